@@ -1,0 +1,98 @@
+"""The agents that a conformance kit is run against (scripts/conformance does it).
+
+The A2A Technology Compatibility Kit chooses what the agent does by the first letters of each message's id. `full`, `plain` and
+`extended` behave alike and differ in what their cards promise, so that together they reach every test of the kit:
+
+    tieline serve examples/conformance.py:full
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tieline import AgentExtension, AgentSkill, Answer, Message, Part, Rejected, Turn, agent
+
+# Twice the kit's own waiting time (TCK_STREAMING_TIMEOUT, 2 s unless set): a subscriber must find the task still running.
+LONG_RUN_S = 4.0
+
+# What these agents do does not depend on a message's content, so they take any. The refusal of other media types cannot be
+# judged by the kit: the test that is named after it (CORE-SEND-003) passes only where such a message is accepted.
+ANY_MEDIA_TYPE = ("*/*",)
+
+TEXTS = {
+    "tck-artifact-text": "Generated text content",
+    "tck-stream-artifact-text": "Streamed text content",
+    "tck-stream-ordering-001": "Ordered output",
+    "tck-stream-001": "Stream hello from TCK",
+    "tck-stream-003": "Stream task lifecycle",
+}
+FILE = Part(raw=b"Generated file content", filename="output.txt", media_type="text/plain")
+LINK = Part(url="https://example.com/output.txt", filename="output.txt", media_type="text/plain")
+
+SKILL = AgentSkill(
+    id="conformance",
+    name="Conformance",
+    description="Does what the id of a message asks for.",
+    tags=("conformance", "test"),
+)
+
+
+async def behave(turn: Turn) -> Message | Part | str | dict[str, object] | None:
+    """Do what the message's id begins with; an id that is not known completes the task."""
+    message_id = turn.message.message_id
+    while message_id.startswith("tck-input-required"):
+        answer: Answer = await turn.ask("What should be done?")
+        message_id = answer.message.message_id
+
+    if message_id.startswith("tck-message-response"):
+        return turn.reply("Direct message response")
+    if message_id.startswith("tck-reject-task"):
+        raise Rejected("rejected")
+    if message_id.startswith(("tck-stream-", "test-resubscribe-")) and not message_id.startswith("tck-stream-002"):
+        await turn.status("Working on it.")
+    if message_id.startswith("test-resubscribe-message-id"):
+        await asyncio.sleep(LONG_RUN_S)
+
+    for prefix, text in TEXTS.items():
+        if message_id.startswith(prefix):
+            return text
+    # The longer of two ids with the same beginning comes first.
+    if message_id.startswith("tck-artifact-file-url"):
+        return LINK
+    if message_id.startswith(("tck-artifact-file", "tck-stream-artifact-file")):
+        return FILE
+    if message_id.startswith("tck-artifact-data"):
+        return {"key": "value", "count": 42}
+    if message_id.startswith("tck-stream-artifact-chunked"):
+        async with turn.artifact("chunks", media_type="text/plain") as out:
+            await out.write("chunk-1 ")
+            await out.write("chunk-2")
+        return None
+    await turn.complete("Hello from TCK")
+    return None
+
+
+full = agent(
+    name="Conformance: full",
+    description="Every capability that this package has.",
+    skills=(SKILL,),
+    input_modes=ANY_MEDIA_TYPE,
+    streaming=True,
+)(behave)
+
+plain = agent(
+    name="Conformance: plain",
+    description="No streaming, no push notifications, no extended card.",
+    skills=(SKILL,),
+    input_modes=ANY_MEDIA_TYPE,
+    streaming=False,
+)(behave)
+
+extended = agent(
+    name="Conformance: extended",
+    description="Refuses callers that do not name its extension.",
+    skills=(SKILL,),
+    input_modes=ANY_MEDIA_TYPE,
+    streaming=True,
+    extensions=(AgentExtension(uri="urn:a2a:tck:required-extension", required=True),),
+)(behave)
