@@ -1,0 +1,27 @@
+"""The echo agent with tieline; its texts are those of official_sdk.py.
+
+tieline serve benchmarks/tieline_echo.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tieline import Message, Turn, agent
+
+
+@agent(name="Echo", description="Echoes.")
+async def echo(turn: Turn) -> str | Message | None:
+    text = turn.text
+    if text.startswith("msg"):
+        return turn.reply(text)
+    if text.startswith("hang"):
+        await turn.status()
+        await asyncio.Event().wait()
+    if not text.startswith(("stream", "chunks")):
+        return text
+    chunks = int(text.split()[1]) if text.startswith("chunks") else 10
+    async with turn.artifact("answer") as out:
+        for number in range(chunks):
+            await out.write(f"chunk {number} of the answer", last=number == chunks - 1)
+    return None
