@@ -1,0 +1,113 @@
+"""Tieline: publish any agent, call any agent, over A2A (Agent2Agent) 1.0.
+
+    from tieline import Turn, agent
+
+    @agent(name="Hello", description="Greets people.")
+    async def hello(turn: Turn):
+        yield f"Hello, {turn.text}!"
+
+`tieline serve hello.py` publishes it; `tieline.connect(url)` calls it. Names are loaded when first used, so that
+`import tieline` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tieline.card import AgentCard, AgentExtension, AgentProvider, AgentSkill
+    from tieline.client.peer import Peer, connect
+    from tieline.engine.agent import Agent, agent
+    from tieline.engine.service import Limits
+    from tieline.engine.turn import Answer, Caller, Turn
+    from tieline.errors import A2AError, Failed, Rejected
+    from tieline.server.asgi import App, app
+    from tieline.stores.base import Retention, Store
+    from tieline.types import (
+        Artifact,
+        Message,
+        Part,
+        Role,
+        Task,
+        TaskArtifactUpdateEvent,
+        TaskState,
+        TaskStatus,
+        TaskStatusUpdateEvent,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "A2AError": "tieline.errors",
+    "Agent": "tieline.engine.agent",
+    "AgentCard": "tieline.card",
+    "AgentExtension": "tieline.card",
+    "AgentProvider": "tieline.card",
+    "AgentSkill": "tieline.card",
+    "Answer": "tieline.engine.turn",
+    "App": "tieline.server.asgi",
+    "Artifact": "tieline.types",
+    "Caller": "tieline.engine.turn",
+    "Failed": "tieline.errors",
+    "Limits": "tieline.engine.service",
+    "Message": "tieline.types",
+    "Part": "tieline.types",
+    "Peer": "tieline.client.peer",
+    "Rejected": "tieline.errors",
+    "Retention": "tieline.stores.base",
+    "Role": "tieline.types",
+    "Store": "tieline.stores.base",
+    "Task": "tieline.types",
+    "TaskArtifactUpdateEvent": "tieline.types",
+    "TaskState": "tieline.types",
+    "TaskStatus": "tieline.types",
+    "TaskStatusUpdateEvent": "tieline.types",
+    "Turn": "tieline.engine.turn",
+    "agent": "tieline.engine.agent",
+    "app": "tieline.server.asgi",
+    "connect": "tieline.client.peer",
+}
+
+__all__ = [
+    "A2AError",
+    "Agent",
+    "AgentCard",
+    "AgentExtension",
+    "AgentProvider",
+    "AgentSkill",
+    "Answer",
+    "App",
+    "Artifact",
+    "Caller",
+    "Failed",
+    "Limits",
+    "Message",
+    "Part",
+    "Peer",
+    "Rejected",
+    "Retention",
+    "Role",
+    "Store",
+    "Task",
+    "TaskArtifactUpdateEvent",
+    "TaskState",
+    "TaskStatus",
+    "TaskStatusUpdateEvent",
+    "Turn",
+    "agent",
+    "app",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tieline' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,110 @@
+"""A subscriber: a number in a task's log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tieline.errors import A2AError
+from tieline.stores.base import Event
+from tieline.types import TaskState, TaskStatusUpdateEvent
+
+if TYPE_CHECKING:
+    from tieline.engine.run import Run
+
+__all__ = ["Cursor"]
+
+
+class Cursor:
+    """What one subscriber has still to see of a task.
+
+    `take` gives all that is there, `wait` waits for more, `ended` says that nothing will come. There is no queue: a
+    subscriber that does not read costs its place in the log, and finds everything when it reads again.
+    """
+
+    __slots__ = ("_begin", "_closed", "_first", "_head", "_number", "_run", "_until_input")
+
+    def __init__(
+        self,
+        run: Run | None,
+        number: int,
+        *,
+        head: list[Event] | None = None,
+        first: int = 0,
+        until_input: bool = False,
+    ) -> None:
+        """Follow `run` behind event `number`; before that, give the events `head`, the first of which has `first`.
+
+        `until_input`: end when the agent wants the caller's input (A2A 1.0 §11.7), not only when the task ends.
+        """
+        self._run = run
+        self._number = number
+        self._begin = number
+        self._head = head
+        self._first = first
+        self._until_input = until_input
+        self._closed = False
+        if run is not None:
+            run.cursors += 1
+            run.streamed = True
+
+    def take(self) -> tuple[int, list[Event]]:
+        """The events that are ready, in order, and the number of the first; 0 as number is an event without one."""
+        if self._head is not None:
+            head, self._head = self._head, None
+            return self._first, head
+        run = self._run
+        if run is None:
+            return 0, []
+        if run.reply is not None and run.published == 0:
+            if self._number == 0:
+                self._number = 1
+                return 0, [run.reply]
+            return 0, []
+        first = self._number + 1
+        events = run.events[self._number - run.base :]
+        if self._until_input and run.rest > self._begin:
+            events = self._up_to_input(events)
+        self._number += len(events)
+        return first, events
+
+    def _up_to_input(self, events: list[Event]) -> list[Event]:
+        for index, event in enumerate(events):
+            value = event.value
+            if isinstance(value, TaskStatusUpdateEvent) and value.status.state is TaskState.INPUT_REQUIRED:
+                self._closed = True
+                return events[: index + 1]
+        return events
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been taken and nothing will come."""
+        if self._closed:
+            return True
+        run = self._run
+        if self._head is not None:
+            return False
+        if run is None:
+            return True
+        if run.reply is not None and run.published == 0:
+            return self._number > 0
+        return run.closed and self._number >= run.published
+
+    @property
+    def failure(self) -> A2AError | None:
+        """Why the stream broke off, when it did."""
+        return self._run.broken if self._run is not None else None
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until there is something to take, or the end; False when neither came within `timeout_s`."""
+        run = self._run
+        if self._head is not None or run is None or self.ended or run.published > self._number:
+            return True
+        return await run.changed(timeout_s)
+
+    def close(self) -> None:
+        """Stop following. Closing twice is allowed."""
+        self._closed = True
+        run, self._run = self._run, None
+        if run is not None:
+            run.cursors -= 1
+            run.service.forget(run)

@@ -1,0 +1,756 @@
+"""One live task: the only writer of it in this process.
+
+What an agent says is *emitted*: checked against the transition table, encoded, and put behind the task's log. Everything
+emitted in one turn of the event loop is written to the store together, and *published* when the store says that it is
+durable: only then do subscribers see it and callers hear of it. A subscriber is a number, the last event it has seen.
+
+    quiet ── first event ──> task: SUBMITTED, WORKING ... ──> rests (INPUT_REQUIRED, AUTH_REQUIRED) or ends
+      └── a Message ──> reply, no task                            └── the caller's message ──> WORKING
+
+`fold` is the task as published, but while a write that carries a snapshot is under way (`_ahead`): who wants the task
+then waits for that one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from tieline.engine.fold import Fold, NotAllowed, may_follow
+from tieline.engine.turn import Caller, Turn, message_from, part_of
+from tieline.errors import (
+    A2AError,
+    Failed,
+    InternalError,
+    InvalidAgentResponse,
+    Overloaded,
+    Rejected,
+    TaskNotCancelable,
+    UnsupportedOperation,
+)
+from tieline.ids import new_id
+from tieline.stores.base import Append, Event, Record, StoreError
+from tieline.types import (
+    Artifact,
+    Encoded,
+    Message,
+    Metadata,
+    Part,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    encode,
+    exact,
+)
+
+if TYPE_CHECKING:
+    from tieline.engine.agent import Agent
+    from tieline.engine.service import Service
+
+__all__ = ["Run", "without_blobs"]
+
+log = logging.getLogger("tieline.engine")
+
+BLOB_BYTES = 1024
+"""A file of the caller's longer than this is not echoed to it unless it asks for history."""
+
+_BURST_EVENTS = 16
+_BURST_S = 0.001
+_NEUTRAL = "The agent failed. Its operator finds the reason in the log."
+
+
+class _Heard:
+    """A message of the caller's on its way into the history, in order with the events."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+
+class Run:
+    """A task that is being worked on, or that somebody follows."""
+
+    __slots__ = (
+        "_ahead",
+        "_answers",
+        "_asked",
+        "_burst",
+        "_burst_began",
+        "_inbox",
+        "_pending",
+        "_response_id",
+        "_rest_emitted",
+        "_scheduled",
+        "_settlers",
+        "_snapshot",
+        "_stopping",
+        "_waiters",
+        "_writing",
+        "accepts",
+        "agent",
+        "base",
+        "blobs",
+        "broken",
+        "caller",
+        "context_id",
+        "cursors",
+        "deadline",
+        "driver",
+        "emitted",
+        "events",
+        "fold",
+        "message",
+        "metadata",
+        "published",
+        "references",
+        "reply",
+        "rest",
+        "scope",
+        "service",
+        "started",
+        "state",
+        "streamed",
+        "task_id",
+        "updated",
+    )
+
+    def __init__(self, service: Service, scope: str, caller: Caller, task_id: str, context_id: str) -> None:
+        self.service = service
+        self.agent: Agent = service.agent
+        self.scope = scope
+        self.caller = caller
+        self.task_id = task_id
+        self.context_id = context_id
+        self.message: Message | None = None  # the one the agent is at
+        self.metadata: Metadata | None = None
+        self.accepts: tuple[str, ...] = ()
+        self.references: tuple[Task, ...] = ()
+        self.fold: Fold | None = None  # None while there is no task
+        self.state: TaskState | None = None  # as emitted
+        self.updated = 0
+        self.base = 0  # number of the last event that is not in `events`
+        self.emitted = 0
+        self.published = 0
+        self.events: list[Event] = []  # published ones behind `base`
+        self.rest = 0  # number of the last published event that put the task to rest or ended it
+        self.reply: Event | None = None  # a direct Message, instead of a task
+        self.broken: A2AError | None = None  # the store failed: nothing more can be told
+        self.driver: asyncio.Task[None] | None = None
+        self.cursors = 0
+        self.streamed = False
+        self.blobs = False
+        self.started = 0.0
+        self.deadline: float | None = None  # loop time at which the agent has to be done
+        self._pending: list[Event | _Heard] = []
+        self._scheduled = False
+        self._writing = False
+        self._ahead = False
+        self._snapshot: bytes | None = None  # of `published`
+        self._rest_emitted = 0
+        self._waiters: list[asyncio.Future[None]] = []  # want every event
+        self._settlers: list[asyncio.Future[None]] = []  # want to know when it rests
+        self._inbox: deque[Message] = deque()
+        self._asked: asyncio.Future[Message] | None = None
+        self._stopping: TaskState | None = None
+        self._response_id: str | None = None
+        self._answers = ""
+        self._burst = 0
+        self._burst_began = 0.0
+
+    @classmethod
+    def revive(cls, service: Service, caller: Caller, record: Record, task: Task) -> Run:
+        """A stored task as a run without an agent at work, for a follow-up, a subscription or a cancel."""
+        run = cls(service, record.scope, caller, record.task_id, record.context_id)
+        run.fold = Fold(task)
+        run.state = record.state
+        run.updated = record.updated
+        run.base = run.emitted = run.published = record.version
+        run.blobs = any(_has_blob(message) for message in task.history)
+        return run
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self, message: Message, metadata: Metadata | None, accepts: tuple[str, ...]) -> None:
+        """Put the agent to work on `message`."""
+        self.message = message
+        self.metadata = metadata
+        self.accepts = accepts
+        self._stopping = None
+        loop = asyncio.get_running_loop()
+        self.started = loop.time()
+        limit = self.service.limits.run_s
+        self.deadline = None if limit is None else self.started + limit
+        self.service.began(self)
+        self.driver = loop.create_task(self._drive(Turn(self, message)))
+
+    @property
+    def active(self) -> bool:
+        """Whether the agent is at work or waits for an answer."""
+        return self.driver is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the agent waits for the caller."""
+        return self._asked is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether no event will follow those published, as far as this run knows."""
+        if self.broken is not None or self.reply is not None:
+            return True
+        return self.state is not None and self.state.terminal and self.published == self.emitted
+
+    async def _drive(self, turn: Turn) -> None:
+        """Run the agent and make an end of its task, whatever it does."""
+        try:
+            await self._iterate(turn)
+            if self._stopping is not None:  # it caught the cancellation and came home
+                self._end_stopped()
+            else:
+                self._end_normally()
+        except asyncio.CancelledError:
+            self._end_stopped()
+        except Rejected as words:
+            self._end(TaskState.REJECTED, str(words) or "The agent rejected the task.")
+        except Failed as words:
+            self._end(TaskState.FAILED, str(words) or _NEUTRAL)
+        except InvalidAgentResponse as error:
+            log.error("agent %r gave an invalid answer in task %s: %s", self.agent.name, self.task_id, error)
+            self._end(TaskState.FAILED, "The agent gave an answer that is not valid.")
+        except (Exception, SystemExit):  # an agent's bug is not the server's, whatever it raises
+            log.exception("agent %r failed in task %s", self.agent.name, self.task_id)
+            self._end(TaskState.FAILED, _NEUTRAL)
+        finally:
+            self.driver = None
+            self._asked = None
+            self._flush()
+            self.service.ended(self)
+            self._wake(self._settlers)
+            self._wake(self._waiters)
+
+    async def _iterate(self, turn: Turn) -> None:
+        agent = self.agent
+        given: Any = agent.function(turn)
+        if not agent.is_generator:
+            result = await given
+            if result is not None:
+                self.give(result, whole=True)
+            return
+        try:
+            async for item in given:
+                self.give(item)
+                if self.reply is not None or (self.state is not None and self.state.terminal):
+                    break
+                await self.pace()
+        finally:
+            await given.aclose()
+
+    async def pace(self) -> None:
+        """Let the event loop send what was emitted, when the agent has not waited for a while by itself.
+
+        With somebody listening, the first event of a run and every event behind a pause go out at once; events in
+        quick succession go out together, 16 at most.
+        """
+        now = time.perf_counter()
+        burst, self._burst = self._burst, self._burst + 1
+        if burst == 0:
+            let_go = self.cursors > 0
+        else:
+            let_go = now - self._burst_began > _BURST_S or burst % _BURST_EVENTS == 0
+        if let_go:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+        self._burst_began = now
+        if self.broken is not None:
+            raise asyncio.CancelledError  # nobody can be told any more
+
+    # --- what the agent says ------------------------------------------------------------------------------------------
+
+    def give(self, item: Any, *, whole: bool = False) -> None:
+        """Emit what the agent has yielded or returned. `whole`: nothing follows it.
+
+        Raises:
+            InvalidAgentResponse: it is nothing that can be told, or nothing may be told any more.
+        """
+        if isinstance(item, Message):
+            self._give_message(item)
+        elif isinstance(item, Artifact):
+            self.give_artifact(replace(item, parts=tuple(part_of(part) for part in item.parts)), last_chunk=True)
+        elif isinstance(item, TaskStatus):
+            self.give_status(item.state, item.message)
+        else:
+            part = part_of(item)
+            first = self._response_id is None
+            if first:
+                self._response_id = new_id()
+            artifact = Artifact(self._response_id or "", (part,), "response" if first else None)
+            self.give_artifact(artifact, append=not first, last_chunk=whole)
+
+    def _give_message(self, message: Message) -> None:
+        if not message.parts:
+            raise InvalidAgentResponse("A message has to have at least one part.")
+        if self.state is None:
+            reply = Event(message)
+            _checked(reply)
+            self.reply = reply
+        else:
+            self.give_status(TaskState.COMPLETED, replace(message, task_id=self.task_id, context_id=self.context_id))
+
+    def give_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = False) -> None:
+        """Emit an artifact or a chunk of one."""
+        if not artifact.parts:
+            raise InvalidAgentResponse(f"Artifact {artifact.artifact_id!r} has no parts.")
+        if artifact.metadata is not None:
+            artifact = replace(artifact, metadata=exact(artifact.metadata))
+        self._make_task(TaskState.WORKING)
+        self._emit(
+            _checked(Event(TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, append, last_chunk)))
+        )
+
+    def give_status(self, state: TaskState, message: Message | None = None, metadata: Metadata | None = None) -> None:
+        """Emit a status."""
+        if state in (TaskState.SUBMITTED, TaskState.UNSPECIFIED):
+            raise InvalidAgentResponse(f"An agent cannot put a task into {state.value}.")
+        self._make_task(state)
+        if message is not None:
+            if not message.parts:
+                raise InvalidAgentResponse("A message has to have at least one part.")
+            message = replace(message, task_id=self.task_id, context_id=self.context_id, role=message.role)
+        self._emit_status(state, message, exact(metadata))
+
+    def _emit_status(self, state: TaskState, message: Message | None, metadata: Metadata | None = None) -> None:
+        self.updated, timestamp = self.service.clock.tick()
+        status = TaskStatus(state, message, timestamp)
+        event = Event(TaskStatusUpdateEvent(self.task_id, self.context_id, status, metadata))
+        self._emit(event if message is None and metadata is None else _checked(event))
+
+    def _make_task(self, coming: TaskState) -> None:
+        """Make the task if there is none yet: SUBMITTED with the caller's message, then WORKING unless that comes."""
+        if self.state is None:
+            self._submit()
+            if coming is TaskState.WORKING or coming is TaskState.COMPLETED or coming.interrupted:
+                self._emit_status(TaskState.WORKING, None)
+
+    def _submit(self) -> None:
+        assert self.message is not None
+        self.updated, timestamp = self.service.clock.tick()
+        message = replace(self.message, task_id=self.task_id, context_id=self.context_id)
+        self.message = message
+        task = Task(
+            self.task_id,
+            TaskStatus(TaskState.SUBMITTED, None, timestamp),
+            self.context_id,
+            history=(message,),
+            metadata=None,
+        )
+        self.blobs = self.blobs or _has_blob(message)
+        self.fold = Fold(task)
+        self.state = TaskState.SUBMITTED
+        self.service.runs[self.task_id] = self
+        self._put(Event(without_blobs(task) if self.blobs else task))
+
+    def ensure_task(self) -> None:
+        """Make a quiet run a task, WORKING."""
+        if self.state is None and self.reply is None and self.broken is None:
+            self._make_task(TaskState.WORKING)
+            self._flush()
+
+    def agent_message(self, parts: tuple[Part, ...], metadata: Metadata | None = None) -> Message:
+        """A message of the agent in this task, or in this context while there is no task."""
+        return message_from(parts, self.task_id if self.state is not None else None, self.context_id, metadata)
+
+    async def ask(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
+        """Put the task into `state` with a question, and wait for the caller's message."""
+        if self._inbox:
+            return self._inbox.popleft()
+        if self._asked is not None:
+            raise InvalidAgentResponse("The agent asks while a question of its own is still open.")
+        self._make_task(state)
+        loop = asyncio.get_running_loop()
+        self._asked = loop.create_future()
+        asked_at = loop.time()
+        self._emit_status(state, self.agent_message(parts))
+        try:
+            return await self._asked
+        finally:
+            self._asked = None
+            self._burst = 0
+            if self.deadline is not None:
+                self.deadline += loop.time() - asked_at  # the caller's time is not the agent's
+
+    # --- what the caller says -----------------------------------------------------------------------------------------
+
+    def hear(self, message: Message, metadata: Metadata | None, accepts: tuple[str, ...]) -> int:
+        """Take a message for this task: an answer, a restart of a resting agent, or one for the queue.
+
+        Returns the number of the event behind which its consequences stand.
+
+        Raises:
+            UnsupportedOperation: the task has ended, or its agent takes no message while it works.
+            Overloaded: too many messages wait already.
+        """
+        assert self.state is not None
+        if self.broken is not None:
+            raise self.broken
+        if self.state.terminal:
+            raise UnsupportedOperation(
+                f"Task {self.task_id!r} is {self.state.value}: it takes no more messages. Send one without taskId.",
+                metadata={"taskId": self.task_id, "state": self.state.value},
+            )
+        message = replace(message, task_id=self.task_id, context_id=self.context_id)
+        answers = self._asked is not None and not self._asked.done()
+        if not answers and self.driver is not None:
+            if self.agent.while_running == "refuse":
+                raise UnsupportedOperation(
+                    f"Task {self.task_id!r} is at work and its agent takes no message meanwhile. Wait until it asks.",
+                    metadata={"taskId": self.task_id, "state": self.state.value},
+                )
+            if len(self._inbox) >= self.service.limits.queued_messages:
+                raise Overloaded(f"{len(self._inbox)} messages wait for task {self.task_id!r} already.")
+        after = self.emitted
+        self.blobs = self.blobs or _has_blob(message)
+        self._pending.append(_Heard(message))
+        if answers or self.driver is None:
+            self._emit_status(TaskState.WORKING, None)
+            if self._asked is not None:
+                self._asked.set_result(message)
+            else:
+                self._response_id = None
+                self.start(message, metadata, accepts)
+        else:
+            self._inbox.append(message)
+            self._schedule()
+        return after
+
+    async def cancel(self) -> None:
+        """Stop the agent, then tell CANCELED.
+
+        Raises:
+            TaskNotCancelable: it has ended, or ends another way while being stopped.
+        """
+        assert self.state is not None
+        if self.state.terminal:
+            raise TaskNotCancelable(self.task_id, self.state.value)
+        if self.driver is None:
+            self._end(TaskState.CANCELED, None)
+            self._flush()
+        else:
+            await self.stop(TaskState.CANCELED, self.service.limits.cancel_s)
+        await self.written()
+        if self.state.terminal and self.state is not TaskState.CANCELED:
+            raise TaskNotCancelable(self.task_id, self.state.value)
+
+    async def stop(self, end: TaskState, grace_s: float) -> None:
+        """Cancel the agent so that its task ends as `end` (UNSPECIFIED: stays as it is); wait at most `grace_s`."""
+        driver = self.driver
+        if driver is None:
+            return
+        if self._stopping is None:
+            self._stopping = end
+            driver.cancel()
+        await asyncio.wait([driver], timeout=grace_s)
+
+    def expire(self) -> None:
+        """The agent has used up its time: cancel it, and the task ends FAILED."""
+        if self.driver is not None and self._stopping is None:
+            self._stopping = TaskState.FAILED
+            self._answers = f"The agent took longer than {self.service.limits.run_s:g} s."
+            self.driver.cancel()
+
+    def fail(self, words: str) -> None:
+        """End a task that has no agent at work FAILED."""
+        self._end(TaskState.FAILED, words)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way to the store."""
+        return not self._writing and not self._pending
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def _end_normally(self) -> None:
+        if self.reply is not None:
+            return
+        if self.state is None:
+            self._make_task(TaskState.COMPLETED)
+        assert self.state is not None
+        if not self.state.terminal and not self.state.interrupted:
+            self._end(TaskState.COMPLETED, None)
+
+    def _end_stopped(self) -> None:
+        stopping = self._stopping
+        if stopping is TaskState.UNSPECIFIED:
+            return  # the server goes; the task rests where it is
+        if stopping is TaskState.CANCELED:
+            self._end(TaskState.CANCELED, None)
+        elif stopping is TaskState.FAILED:
+            self._end(TaskState.FAILED, self._answers or "The server stopped before the agent was done.")
+        elif stopping is None:
+            if self.broken is None:
+                log.error(
+                    "agent %r was interrupted by a cancellation of its own, task %s", self.agent.name, self.task_id
+                )
+            self._end(TaskState.FAILED, "The agent was interrupted.")
+
+    def _end(self, state: TaskState, words: str | None) -> None:
+        """End the task, unless it has ended: the first terminal state wins."""
+        if self.broken is not None or self.reply is not None or (self.state is not None and self.state.terminal):
+            return
+        self._make_task(state)
+        message = self.agent_message((Part(text=_printable(words)),)) if words else None
+        self._emit_status(state, message)
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def _emit(self, event: Event) -> None:
+        """Put an update behind the log.
+
+        Raises:
+            InvalidAgentResponse: it may not follow what the task is.
+        """
+        assert self.state is not None
+        value = event.value
+        try:
+            may_follow(self.state, value)
+        except NotAllowed as error:
+            raise InvalidAgentResponse(f"Task {self.task_id}: {error}.") from None
+        if isinstance(value, TaskStatusUpdateEvent):
+            self.state = value.status.state
+        self._put(event)
+        if self.state.interrupted or self.state.terminal:
+            self._rest_emitted = self.emitted
+
+    def _put(self, event: Event) -> None:
+        self._pending.append(event)
+        self.emitted += 1
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write what was emitted; publish it when it is durable."""
+        self._scheduled = False
+        if self._writing or not self._pending or self.broken is not None:
+            return
+        fold, state = self.fold, self.state
+        assert fold is not None and state is not None
+        pending, self._pending = self._pending, []
+        events = [item for item in pending if isinstance(item, Event)]
+        made = self.published == 0 and bool(events)
+        snapshot = None
+        if made or len(events) != len(pending) or state.terminal or state.interrupted:
+            for item in pending[1:] if made else pending:
+                if isinstance(item, Event):
+                    fold.apply(item.value)
+                else:
+                    fold.add_message(item.message)
+            snapshot = encode(fold.task())
+            self._ahead = True
+        append = Append(
+            self.scope,
+            self.task_id,
+            self.context_id,
+            self.published,
+            events,
+            state,
+            self.updated,
+            snapshot,
+            self.streamed,
+        )
+        try:
+            written = self.service.store.append(append)
+        except StoreError as error:
+            self._break(error)
+            return
+        if written is None:
+            self._publish(events, snapshot)
+        else:
+            self._writing = True
+            written.add_done_callback(lambda future: self._after_write(future, events, snapshot))
+
+    def _after_write(self, written: asyncio.Future[Any], events: list[Event], snapshot: bytes | None) -> None:
+        self._writing = False
+        error = None if written.cancelled() else written.exception()
+        failures = getattr(error, "failures", None)
+        if failures is not None:  # others of the same transaction failed, perhaps not we
+            error = failures.get(self.task_id)
+        if error is not None or written.cancelled():
+            self._break(error or StoreError("the write was abandoned"))
+            return
+        self._publish(events, snapshot)
+        if self._pending:
+            self._flush()
+
+    def _publish(self, events: list[Event], snapshot: bytes | None) -> None:
+        if self._ahead:
+            self._ahead = False
+        else:
+            assert self.fold is not None
+            for event in events:
+                self.fold.apply(event.value)
+        self._snapshot = snapshot
+        self.events += events
+        self.published += len(events)
+        if self._rest_emitted <= self.published:
+            self.rest = self._rest_emitted
+            if self._settlers:
+                self._wake(self._settlers)
+        if self._waiters:
+            self._wake(self._waiters)
+        if self.driver is None:
+            self.service.forget(self)
+
+    def _break(self, error: BaseException) -> None:
+        """The store failed: end everything that hangs on this run, at once."""
+        log.error("task %s cannot be stored: %s", self.task_id, error)
+        self.broken = InternalError("The task could not be stored; what became of it is not known. Try again later.")
+        self._ahead = False
+        self._pending.clear()
+        if self.driver is not None and self.driver is not asyncio.current_task():
+            self.driver.cancel()
+        self.service.forget(self)
+        self._wake(self._settlers)
+        self._wake(self._waiters)
+
+    # --- waiting and reading ------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _wake(futures: list[asyncio.Future[None]]) -> None:
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+        futures.clear()
+
+    async def changed(self, timeout_s: float | None = None) -> bool:
+        """Wait for news; False when none came within `timeout_s`."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._waiters.append(future)
+        timer = None if timeout_s is None else loop.call_later(timeout_s, _expire, future)
+        try:
+            return await future is None
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if not future.done() or future.cancelled() or future.result() is not None:
+                self._waiters = [other for other in self._waiters if other is not future]
+
+    async def settled(self, after: int) -> None:
+        """Wait until the task rests or ends behind event `after`, or the agent has replied.
+
+        Raises InternalError when the task could not be stored.
+        """
+        while self.rest <= after and self.reply is None and self.broken is None:
+            if self.driver is None and self.published == self.emitted:
+                break
+            future = asyncio.get_running_loop().create_future()
+            self._settlers.append(future)
+            try:
+                await future
+            finally:
+                if not future.done():
+                    self._settlers.remove(future)
+        if self.broken is not None:
+            raise self.broken
+
+    async def told(self) -> None:
+        """Wait until the task is stored, or the agent has replied, or nothing can come any more."""
+        while self.published == 0 and self.reply is None and self.broken is None and self.driver is not None:
+            await self.changed()
+        if self.broken is not None:
+            raise self.broken
+
+    async def written(self) -> None:
+        """Wait until all that was emitted is stored. Raises InternalError when it could not be."""
+        while (self._writing or self._pending) and self.broken is None:
+            await self.changed()
+        if self.broken is not None:
+            raise self.broken
+
+    async def readable(self) -> None:
+        """Wait while the fold is ahead of what is published: at most for one write."""
+        while self._ahead and self.broken is None:
+            await self.changed()
+        if self.broken is not None:
+            raise self.broken
+
+    def task(self) -> Task:
+        """The task as published. Call `readable` before, with no await between."""
+        assert self.fold is not None
+        return self.fold.task()
+
+    def snapshot(self) -> Encoded[Task]:
+        """The task as published, encoded at most once for each state that it is in."""
+        if self._snapshot is None:
+            self._snapshot = encode(self.task())
+        return Encoded(Task, json=self._snapshot)
+
+    def history_before(self, message: Message) -> tuple[Message, ...]:
+        if self.fold is None:
+            return ()
+        heard = [item.message for item in self._pending if isinstance(item, _Heard)]
+        history = (*self.fold.task().history, *heard)
+        for index in range(len(history) - 1, -1, -1):  # from the end: an id may stand there twice
+            if history[index].message_id == message.message_id and history[index].role == message.role:
+                return history[:index]
+        return history
+
+    async def context_tasks(self, limit: int) -> tuple[Task, ...]:
+        tasks = await self.service.tasks_of_context(self.scope, self.context_id, limit + 1)
+        return tuple(task for task in tasks if task.id != self.task_id)[:limit]
+
+
+def _expire(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(False)
+
+
+def _checked(event: Event) -> Event:
+    """Encode an event that carries the agent's content now, where a failure is still the agent's.
+
+    Raises InvalidAgentResponse when it is not JSON.
+    """
+    try:
+        _ = event.json
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidAgentResponse(f"The content cannot be written as JSON: {error}") from error
+    return event
+
+
+def _printable(words: str) -> str:
+    return words.encode("utf-8", "replace").decode("utf-8")
+
+
+def _has_blob(message: Message) -> bool:
+    return any(part.raw is not None and len(part.raw) > BLOB_BYTES for part in message.parts)
+
+
+def without_blobs(task: Task) -> Task:
+    """`task` with the caller's own long files emptied in its history: it has them already.
+
+    The part stays, with its name and type, and says in its metadata how many bytes were left out.
+    """
+    return replace(
+        task, history=tuple(_emptied(message) if _has_blob(message) else message for message in task.history)
+    )
+
+
+def _emptied(message: Message) -> Message:
+    parts = []
+    for part in message.parts:
+        if part.raw is not None and len(part.raw) > BLOB_BYTES:
+            metadata = {**(part.metadata or {}), "omittedBytes": len(part.raw)}
+            part = replace(part, raw=b"", metadata=metadata)
+        parts.append(part)
+    return replace(message, parts=tuple(parts))

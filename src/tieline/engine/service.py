@@ -1,0 +1,539 @@
+"""The operations of A2A 1.0 §3.1 for one agent, whatever transport they came by. Owns all runs.
+
+Every refusal is raised before anything is begun: a transport that has got a Cursor may send its headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+
+import msgspec
+from msgspec.structs import replace
+
+from tieline.engine.agent import Agent
+from tieline.engine.clock import Clock, parse_timestamp
+from tieline.engine.cursor import Cursor
+from tieline.engine.fold import Fold
+from tieline.engine.run import Run, without_blobs
+from tieline.engine.turn import Caller
+from tieline.errors import (
+    ContentTypeNotSupported,
+    ExtensionSupportRequired,
+    InternalError,
+    InvalidParams,
+    Overloaded,
+    PushNotificationNotSupported,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+)
+from tieline.ids import new_id
+from tieline.stores.base import Event, Query, Record, Store, StoreError
+from tieline.types import (
+    CancelTaskRequest,
+    Encoded,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+    load,
+)
+
+__all__ = ["Limits", "Service"]
+
+log = logging.getLogger("tieline.engine")
+
+_TICK_S = 0.25
+_PRUNE_S = 60.0
+_REFERENCES = 20
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one agent may use of its server. None is no limit."""
+
+    run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
+    concurrent_runs: int = 20_000  # agents at work or waiting at the same time
+    queued_messages: int = 16  # messages that wait for one task whose agent is at work
+    cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop
+
+
+class Service:
+    """One agent's tasks: the eleven operations.
+
+    `namespace` keeps agents apart that share a store.
+    """
+
+    def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
+        self.agent = agent
+        self.store = store
+        self.limits = limits or Limits()
+        self.clock = Clock()
+        self.runs: dict[str, Run] = {}  # by task id: agents at work or waiting, and tasks that somebody follows
+        self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
+        self._quiet: dict[Run, None] = {}  # those of them that have said nothing yet
+        self._scope_prefix = f"{len(namespace)}:{namespace}/"
+        self._anonymous = self._scope_prefix + "0:/"
+        self._starting: asyncio.Task[None] | None = None
+        self._ready = False
+        self._draining = False
+        self._ticking: asyncio.TimerHandle | None = None
+        self._pruning: asyncio.Task[None] | None = None
+        self._pruned_at = 0.0
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store and put an end to what an earlier process has left at work. Called before the first use."""
+        if self._ready:
+            return
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.shield(self._starting)
+        finally:
+            if self._starting is not None and self._starting.done():
+                self._starting = None
+
+    async def _start(self) -> None:
+        self.clock.not_before(await self.store.open())
+        for record in await self.store.unfinished(self._scope_prefix):
+            run = self.runs[record.task_id] = Run.revive(self, Caller(), record, await self._task_of(record))
+            run.fail("The server stopped while this task was at work.")
+            await run.written()
+            self.forget(run)
+        self._pruned_at = asyncio.get_running_loop().time()
+        self._ready = True
+
+    @property
+    def busy(self) -> int:
+        """How many agents are at work (waiting ones do not count)."""
+        return sum(not run.waiting for run in self._active)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new work and let the agents that are at it finish, at most for `timeout_s`."""
+        self._draining = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        while self.busy and (left := until - loop.time()) > 0:
+            drivers = [run.driver for run in self._active if run.driver is not None and not run.waiting]
+            await asyncio.wait(drivers, timeout=min(left, 0.2), return_when=asyncio.FIRST_COMPLETED)
+
+    async def close(self) -> None:
+        """Stop every agent: tasks at work end FAILED with a reason, those that wait for their caller stay so."""
+        self._draining = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for task in (self._pruning, self._starting):
+            if task is not None:
+                await asyncio.wait([task])
+        active = list(self._active)
+        ends = [TaskState.UNSPECIFIED if run.waiting else TaskState.FAILED for run in active]
+        await asyncio.gather(*(run.stop(end, self.limits.cancel_s) for run, end in zip(active, ends, strict=True)))
+        for run in list(self.runs.values()):
+            try:
+                await run.written()
+            except InternalError:
+                log.error("task %s could not be stored before the end", run.task_id)
+        self._ready = False
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    async def send_message(self, request: SendMessageRequest, caller: Caller) -> Encoded[Task] | Encoded[Message]:
+        """A2A 1.0 §3.1.1. Waits until the task rests or ends, unless `return_immediately`.
+
+        Raises:
+            InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PushNotificationNotSupported,
+            TaskNotFound, UnsupportedOperation, Overloaded: nothing was begun.
+            InternalError: the task could not be stored.
+        """
+        run, after = await self._begin(request, caller)
+        configuration = request.configuration
+        history_length = None
+        if configuration is not None:
+            history_length = configuration.history_length
+            if configuration.return_immediately:
+                await self._first_moment(run)
+                await run.told()
+                return await self._answer(run, history_length)
+        await run.settled(after)
+        return await self._answer(run, history_length)
+
+    async def send_streaming_message(self, request: SendMessageRequest, caller: Caller) -> Cursor:
+        """A2A 1.0 §3.1.2. The stream begins with the task, or is one Message; raises as `send_message` does."""
+        self._check_streaming()
+        run, after = await self._begin(request, caller)
+        if after == 0:
+            return Cursor(run, 0, until_input=True)
+        await run.written()  # the snapshot shows the message that was just heard
+        # No await until the cursor is taken: an event between them would be lost.
+        return self._from_snapshot(run, until_input=True)
+
+    async def get_task(self, request: GetTaskRequest, caller: Caller) -> Encoded[Task]:
+        """A2A 1.0 §3.1.3. Raises TaskNotFound, InvalidParams."""
+        self._check_extensions(caller)
+        _check_history_length(request.history_length, "historyLength")
+        scope = self._scope(caller, request.tenant)
+        run = self._run(request.id, scope)
+        if run is not None and run.published:
+            await run.readable()
+            return self._shown(run.snapshot(), request.history_length, run.blobs)
+        record = await self.store.get(scope, request.id)
+        if record is None:
+            raise TaskNotFound(request.id)
+        return self._shown(await self._encoded(record), request.history_length, None)
+
+    async def list_tasks(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
+        """A2A 1.0 §3.1.4. Raises InvalidParams."""
+        self._check_extensions(caller)
+        _check_history_length(request.history_length, "historyLength")
+        size = 50 if request.page_size is None else request.page_size
+        if not 1 <= size <= 100:
+            raise InvalidParams.at("pageSize", f"must be between 1 and 100, got {size}")
+        since = None
+        if request.status_timestamp_after:
+            try:
+                since = parse_timestamp(request.status_timestamp_after)
+            except ValueError as error:
+                raise InvalidParams.at("statusTimestampAfter", f"must be an RFC 3339 timestamp: {error}") from None
+        state = None if request.status is TaskState.UNSPECIFIED else request.status
+        page = await self.store.list(
+            Query(
+                self._scope(caller, request.tenant),
+                size,
+                request.context_id or None,
+                state,
+                since,
+                _from_page_token(request.page_token) if request.page_token else None,
+            )
+        )
+        tasks = []
+        for record in page.records:
+            task = await self._task_of(record)
+            if not request.include_artifacts:
+                task = replace(task, artifacts=())
+            tasks.append(_with_history(task, request.history_length))
+        token = _page_token(page.records[-1].updated) if page.more else ""
+        return ListTasksResponse(tuple(tasks), token, size, page.total)
+
+    async def cancel_task(self, request: CancelTaskRequest, caller: Caller) -> Encoded[Task]:
+        """A2A 1.0 §3.1.5. Answers when the agent has stopped; one that does not stop is shown as it is.
+
+        Raises TaskNotFound, TaskNotCancelable.
+        """
+        self._check_extensions(caller)
+        run = await self._living(request.id, self._scope(caller, request.tenant))
+        if isinstance(run, Record):
+            raise TaskNotCancelable(request.id, run.state.value)
+        try:
+            await run.cancel()
+            await run.readable()
+            return self._shown(run.snapshot(), None, run.blobs)
+        finally:
+            self.forget(run)
+
+    async def subscribe_to_task(
+        self, request: SubscribeToTaskRequest, caller: Caller, *, last_event_id: int | None = None
+    ) -> Cursor:
+        """A2A 1.0 §3.1.6: the task as it is, then what happens, until it ends.
+
+        With the number of the last event that the caller has seen, the stream goes on behind it instead, even when
+        the task has ended meanwhile.
+
+        Raises TaskNotFound; UnsupportedOperation when it has ended.
+        """
+        self._check_streaming()
+        self._check_extensions(caller)
+        scope = self._scope(caller, request.tenant)
+        run = await self._living(request.id, scope)
+        if isinstance(run, Record):
+            missed = None if last_event_id is None else await self.store.events(scope, request.id, last_event_id)
+            if missed:
+                return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
+            raise UnsupportedOperation(
+                f"Task {request.id!r} has ended ({run.state.value}): read it with GetTask.",
+                metadata={"taskId": request.id, "state": run.state.value},
+            )
+        if last_event_id is not None and last_event_id <= run.published:
+            return await self._resume(run, last_event_id)
+        await run.readable()
+        return self._from_snapshot(run)
+
+    async def create_push_notification_config(self) -> None:
+        """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
+        raise PushNotificationNotSupported("This agent sends no push notifications: stream, subscribe or poll.")
+
+    get_push_notification_config = create_push_notification_config
+    list_push_notification_configs = create_push_notification_config
+    delete_push_notification_config = create_push_notification_config
+
+    async def get_extended_agent_card(self) -> None:
+        """A2A 1.0 §3.1.11. Raises UnsupportedOperation."""
+        raise UnsupportedOperation("This agent has no extended card; its public card is all there is.")
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    async def _begin(self, request: SendMessageRequest, caller: Caller) -> tuple[Run, int]:
+        """The run that takes the message, and the event behind which its consequences stand."""
+        self._check_message(request, caller)
+        message = request.message
+        configuration = request.configuration
+        accepts = configuration.accepted_output_modes if configuration is not None else ()
+        scope = self._scope(caller, request.tenant)
+        if message.task_id:
+            run = await self._living(message.task_id, scope)
+            ended = run.state if isinstance(run, Record) else None
+            if message.context_id and message.context_id != run.context_id:
+                raise InvalidParams.at("message.contextId", f"is not the context of task {message.task_id!r}")
+            if isinstance(run, Record):
+                assert ended is not None
+                raise UnsupportedOperation(
+                    f"Task {message.task_id!r} is {ended.value}: it takes no more messages. Send one without taskId.",
+                    metadata={"taskId": message.task_id, "state": ended.value},
+                )
+            if message.reference_task_ids:
+                run.references = await self._references(scope, message)
+            self._check_room()
+            return run, run.hear(message, request.metadata, accepts)
+        references = await self._references(scope, message) if message.reference_task_ids else ()
+        self._check_room()
+        run = Run(self, scope, caller, new_id(), message.context_id or new_id())
+        run.references = references
+        run.start(message, request.metadata, accepts)
+        return run, 0
+
+    def _check_message(self, request: SendMessageRequest, caller: Caller) -> None:
+        message = request.message
+        self._check_extensions(caller)
+        if not message.message_id:
+            raise InvalidParams.at("message.messageId", "must not be empty")
+        if message.role is Role.UNSPECIFIED:
+            raise InvalidParams.at("message.role", "must be ROLE_USER")
+        if not message.parts:
+            raise InvalidParams.at("message.parts", "at least one part is required")
+        configuration = request.configuration
+        if configuration is not None:
+            _check_history_length(configuration.history_length, "configuration.historyLength")
+            if configuration.task_push_notification_config is not None:
+                raise PushNotificationNotSupported("This agent sends no push notifications: leave the webhook out.")
+        for index, part in enumerate(message.parts):
+            media_type = _media_type(part)
+            if media_type is not None and not self.agent.accepts(media_type):
+                accepted = ", ".join(sorted(self.agent.accepted_types))
+                raise ContentTypeNotSupported(
+                    f"message.parts[{index}] is {media_type}; this agent takes {accepted}.",
+                    metadata={"mediaType": media_type, "supported": accepted},
+                )
+
+    def _check_extensions(self, caller: Caller) -> None:
+        required = self.agent.required_extensions
+        if required and not required.issubset(caller.extensions):
+            raise ExtensionSupportRequired(required.difference(caller.extensions))
+
+    def _check_streaming(self) -> None:
+        if not self.agent.streaming:
+            raise UnsupportedOperation("This agent does not stream: use SendMessage and GetTask.")
+
+    def _check_room(self) -> None:
+        if self._draining:
+            raise Overloaded("This server is shutting down.", retry_after_s=5)
+        if len(self._active) >= self.limits.concurrent_runs:
+            raise Overloaded(f"{len(self._active)} tasks are at work here already, the limit of this server.")
+
+    async def _first_moment(self, run: Run) -> None:
+        """Give an agent the chance to reply at once; else it is a task."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        run.ensure_task()
+
+    async def _answer(self, run: Run, history_length: int | None) -> Encoded[Task] | Encoded[Message]:
+        reply = run.reply
+        if reply is not None:
+            assert isinstance(reply.value, Message)
+            return Encoded(Message, json=reply.json[len(b'{"message":') : -1], value=reply.value)
+        await run.readable()
+        return self._shown(run.snapshot(), history_length, run.blobs)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _scope(self, caller: Caller, tenant: str | None) -> str:
+        name = tenant or caller.tenant
+        if not name and not caller.principal:
+            return self._anonymous
+        return f"{self._scope_prefix}{len(name)}:{name}/{caller.principal}"
+
+    def _run(self, task_id: str, scope: str) -> Run | None:
+        run = self.runs.get(task_id)
+        return run if run is not None and run.scope == scope else None
+
+    async def _living(self, task_id: str, scope: str) -> Run | Record:
+        """The run of a task that has not ended, made if need be; its record if it has.
+
+        Raises TaskNotFound.
+        """
+        run = self._run(task_id, scope)
+        if run is None:
+            record = await self.store.get(scope, task_id)
+            if record is None:
+                raise TaskNotFound(task_id)
+            if record.state.terminal:
+                return record
+            task = await self._task_of(record)
+            run = self._run(task_id, scope)  # another call may have been faster
+            if run is None:
+                run = self.runs[task_id] = Run.revive(self, Caller(), record, task)
+        if run.closed and run.broken is None:
+            record = await self.store.get(scope, task_id)
+            if record is not None:
+                return record
+        return run
+
+    async def _resume(self, run: Run, after: int) -> Cursor:
+        if after >= run.base:
+            return Cursor(run, after)
+        base = run.base
+        missed = await self.store.events(run.scope, run.task_id, after)
+        head = [event for number, event in missed or () if number <= base]
+        if len(head) != base - after:
+            await run.readable()
+            return self._from_snapshot(run)
+        return Cursor(run, base, head=head, first=after + 1)
+
+    def _from_snapshot(self, run: Run, *, until_input: bool = False) -> Cursor:
+        task = run.task()
+        event = Event(without_blobs(task) if run.blobs else task)
+        return Cursor(run, run.published, head=[event], first=run.published, until_input=until_input)
+
+    async def _task_of(self, record: Record) -> Task:
+        """A record's task: of its run where there is one, else its snapshot with the events behind it folded in."""
+        run = self._run(record.task_id, record.scope)
+        if run is not None and run.published:
+            await run.readable()
+            return run.task()
+        task = load(record.snapshot, Task)
+        if record.version == record.snapshot_version:
+            return task
+        fold = Fold(task)
+        for _, event in await self.store.events(record.scope, record.task_id, record.snapshot_version) or ():
+            fold.apply(event.value)
+        return fold.task()
+
+    async def _encoded(self, record: Record) -> Encoded[Task]:
+        if record.version == record.snapshot_version:
+            return Encoded(Task, json=record.snapshot)
+        return Encoded(Task, value=await self._task_of(record))
+
+    def _shown(self, task: Encoded[Task], history_length: int | None, blobs: bool | None) -> Encoded[Task]:
+        """A task as its caller sees it. `blobs`: its history holds long files; None is unknown."""
+        if history_length is not None:
+            return Encoded(Task, value=_with_history(task.value, history_length))
+        if blobs or (blobs is None and b'"raw":"' in task.json):
+            return Encoded(Task, value=without_blobs(task.value))
+        return task
+
+    async def _references(self, scope: str, message: Message) -> tuple[Task, ...]:
+        found = []
+        for task_id in message.reference_task_ids[:_REFERENCES]:
+            record = await self.store.get(scope, task_id)
+            if record is not None:
+                found.append(await self._task_of(record))
+        return tuple(found)
+
+    async def tasks_of_context(self, scope: str, context_id: str, limit: int) -> tuple[Task, ...]:
+        """The tasks of a context within a scope, the last changed first."""
+        page = await self.store.list(Query(scope, limit, context_id=context_id))
+        return tuple([await self._task_of(record) for record in page.records])
+
+    # --- what runs tell -----------------------------------------------------------------------------------------------
+
+    def began(self, run: Run) -> None:
+        """A run's agent has been put to work."""
+        self._active[run] = None
+        if run.state is None:
+            self._quiet[run] = None
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def ended(self, run: Run) -> None:
+        """A run's agent is done."""
+        self._active.pop(run, None)
+        self._quiet.pop(run, None)
+        self.forget(run)
+
+    def forget(self, run: Run) -> None:
+        """Let go of a run that nobody needs."""
+        if run.driver is None and run.cursors == 0 and run.idle and self.runs.get(run.task_id) is run:
+            del self.runs[run.task_id]
+
+    def _tick(self) -> None:
+        """Look after time limits, quiet agents and retention, while any agent is at work."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        after = self.agent.task_after_s
+        for run in list(self._quiet):
+            if run.state is not None or run.reply is not None:
+                del self._quiet[run]
+            elif after is None or now - run.started < after:
+                break
+            else:
+                run.ensure_task()
+        for run in list(self._active):
+            if run.deadline is not None and now > run.deadline and not run.waiting:
+                run.expire()
+        if now - self._pruned_at > _PRUNE_S and self._pruning is None:
+            self._pruned_at = now
+            self._pruning = asyncio.ensure_future(self._prune())
+        self._ticking = loop.call_later(_TICK_S, self._tick) if self._active else None
+
+    async def _prune(self) -> None:
+        try:
+            dropped = await self.store.prune(self.clock.tick()[0])
+            if dropped.tasks:
+                log.info("dropped %d ended tasks, %d bytes", dropped.tasks, dropped.bytes)
+        except StoreError as error:
+            log.error("ended tasks cannot be dropped: %s", error)
+        finally:
+            self._pruning = None
+
+
+def _media_type(part: Part) -> str | None:
+    """What a part is, as far as it says; None is unknown."""
+    if part.media_type:
+        return part.media_type
+    if part.text is not None:
+        return "text/plain"
+    return None if part.raw is not None or part.url is not None else "application/json"
+
+
+def _check_history_length(length: int | None, field: str) -> None:
+    if length is not None and length < 0:
+        raise InvalidParams.at(field, f"must not be negative, got {length}")
+
+
+def _with_history(task: Task, length: int | None) -> Task:
+    """`task` with its last `length` messages; all of them for None, without long files then (§3.2.4)."""
+    if length is None:
+        return without_blobs(task)
+    return replace(task, history=task.history[len(task.history) - length :] if length > 0 else ())
+
+
+def _page_token(updated: int) -> str:
+    return base64.urlsafe_b64encode(str(updated).encode()).decode().rstrip("=")
+
+
+def _from_page_token(token: str) -> int:
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        if not text.isdigit() or len(text) > 18:
+            raise ValueError
+        return int(text)
+    except (ValueError, binascii.Error):
+        raise InvalidParams.at("pageToken", "is not a token that this server has given") from None

@@ -1,0 +1,268 @@
+"""What an agent sees: the message it was sent, and the ways to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from tieline.errors import InvalidAgentResponse
+from tieline.ids import new_id
+from tieline.types import Artifact, Message, Metadata, Part, Role, Task, TaskState, exact
+
+if TYPE_CHECKING:
+    from tieline.engine.run import Run
+
+__all__ = ["Answer", "ArtifactWriter", "Caller", "Turn", "parts_of"]
+
+Content = str | bytes | Part | Mapping[str, Any] | list[Any]
+"""What becomes a part: text, bytes (a file), a Part as it is, or JSON data."""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who calls: as the server has authenticated it, with what the request said of itself."""
+
+    principal: str = ""  # "" is anonymous
+    tenant: str = ""
+    version: str = "1.0"
+    extensions: tuple[str, ...] = ()  # URIs named in A2A-Extensions
+
+
+class Answer(str):
+    """The caller's answer to `ask`: a str, its text, with the whole message beside it."""
+
+    message: Message
+
+    def __new__(cls, message: Message) -> Answer:
+        self = super().__new__(cls, message.text)
+        self.message = message
+        return self
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.message.parts
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """The parts with bytes or a URL."""
+        return tuple(part for part in self.message.parts if part.raw is not None or part.url is not None)
+
+    @property
+    def data(self) -> Any:
+        """The value of the first data part; None when there is none."""
+        return _first_data(self.message)
+
+
+class Turn:
+    """One run of an agent: what it was asked, and how it answers.
+
+    Beside these methods an agent answers by yielding or returning: str (a chunk of the artifact "response"), dict or
+    list (a data part of it), Part, Artifact, or TaskStatus.
+    """
+
+    __slots__ = ("_run", "message")
+
+    def __init__(self, run: Run, message: Message) -> None:
+        self._run = run
+        self.message = message
+
+    # --- what was asked -----------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The text of the message, its text parts joined by line feeds; "" when it has none."""
+        return self.message.text
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.message.parts
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """The parts with bytes (`raw`) or a `url`."""
+        return tuple(part for part in self.message.parts if part.raw is not None or part.url is not None)
+
+    @property
+    def data(self) -> Any:
+        """The value of the first data part; None when there is none."""
+        return _first_data(self.message)
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages of this task before this one, the oldest first: the caller's, and the agent's questions."""
+        return self._run.history_before(self.message)
+
+    @property
+    def references(self) -> tuple[Task, ...]:
+        """The caller's tasks that the message refers to (`referenceTaskIds`); unknown ones are left out."""
+        return self._run.references
+
+    @property
+    def task_id(self) -> str:
+        return self._run.task_id
+
+    @property
+    def context_id(self) -> str:
+        return self._run.context_id
+
+    @property
+    def caller(self) -> Caller:
+        return self._run.caller
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the request, over that of the message."""
+        return {**(self.message.metadata or {}), **(self._run.metadata or {})}
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """The media types the caller wants to be answered in (`acceptedOutputModes`); () is any."""
+        return self._run.accepts
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions the caller named that this agent declares."""
+        declared = {extension.uri for extension in self._run.agent.extensions}
+        return tuple(uri for uri in self.caller.extensions if uri in declared)
+
+    async def context_tasks(self, limit: int = 20) -> tuple[Task, ...]:
+        """The caller's earlier tasks of this context, the last changed first, at most `limit`; without this one."""
+        return await self._run.context_tasks(limit)
+
+    # --- how it answers -----------------------------------------------------------------------------------------------
+
+    def reply(self, *content: Content, metadata: Metadata | None = None) -> Message:
+        """A Message for the caller: `return turn.reply("hi")` before anything else answers without making a task.
+
+        Where the task exists already, it ends COMPLETED with these words.
+        """
+        return self._run.agent_message(parts_of(*content), metadata)
+
+    async def status(self, *content: Content, metadata: Metadata | None = None) -> None:
+        """Say what is going on: a status update in state WORKING."""
+        message = self._run.agent_message(parts_of(*content)) if content else None
+        self._run.give_status(TaskState.WORKING, message, metadata)
+        await self._run.pace()
+
+    async def ask(self, *content: Content) -> Answer:
+        """Ask the caller and wait for the answer; the task is INPUT_REQUIRED meanwhile.
+
+        A message that has come in since the last answer (`while_running="queue"`) is taken as the answer at once.
+        """
+        return Answer(await self._run.ask(TaskState.INPUT_REQUIRED, parts_of(*content)))
+
+    async def authorize(self, *content: Content) -> Answer:
+        """Ask the caller to arrange an authorization and wait for word of it; the task is AUTH_REQUIRED meanwhile.
+
+        The state alone authorizes nothing (A2A 1.0 §7.6.4): check the credential where you use it.
+        """
+        return Answer(await self._run.ask(TaskState.AUTH_REQUIRED, parts_of(*content)))
+
+    def artifact(
+        self,
+        name: str,
+        *,
+        media_type: str | None = None,
+        description: str | None = None,
+        metadata: Metadata | None = None,
+        artifact_id: str | None = None,
+    ) -> ArtifactWriter:
+        """An artifact that is written in chunks: `async with turn.artifact("report.csv") as out: await out.write(...)`.
+
+        `media_type` and the name as filename are put on the parts that are bytes; `media_type` on text, too.
+        """
+        return ArtifactWriter(self._run, artifact_id or new_id(), name, media_type, description, metadata)
+
+    async def complete(self, *content: Content) -> None:
+        """End the task COMPLETED with a closing word. Nothing can be said behind it."""
+        message = self._run.agent_message(parts_of(*content)) if content else None
+        self._run.give_status(TaskState.COMPLETED, message)
+        await self._run.pace()
+
+
+class ArtifactWriter:
+    """Writes one artifact in chunks; made by `Turn.artifact`."""
+
+    __slots__ = ("_begun", "_description", "_media_type", "_metadata", "_run", "artifact_id", "name")
+
+    def __init__(
+        self,
+        run: Run,
+        artifact_id: str,
+        name: str,
+        media_type: str | None,
+        description: str | None,
+        metadata: Metadata | None,
+    ) -> None:
+        self.artifact_id = artifact_id
+        self.name = name
+        self._run = run
+        self._media_type = media_type
+        self._description = description
+        self._metadata = metadata
+        self._begun = False
+
+    async def __aenter__(self) -> ArtifactWriter:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    async def write(self, content: Content, *, last: bool = False) -> None:
+        """Add a chunk; it goes out at once. `last` marks it as the last one on the wire (`lastChunk`)."""
+        part = part_of(content)
+        if self._media_type is not None and part.media_type is None and part.url is None:
+            part = msgspec.structs.replace(part, media_type=self._media_type)
+        if part.raw is not None and part.filename is None:
+            part = msgspec.structs.replace(part, filename=self.name)
+        first = not self._begun
+        self._begun = True
+        artifact = Artifact(
+            self.artifact_id,
+            (part,),
+            self.name if first else None,
+            self._description if first else None,
+            self._metadata if first else None,
+        )
+        self._run.give_artifact(artifact, append=not first, last_chunk=last)
+        await self._run.pace()
+
+
+def parts_of(*content: Content) -> tuple[Part, ...]:
+    """Content as parts.
+
+    Raises InvalidAgentResponse for what cannot be one, or when there is none.
+    """
+    if not content:
+        raise InvalidAgentResponse("A message has to have at least one part.")
+    return tuple(part_of(item) for item in content)
+
+
+def part_of(content: Content) -> Part:
+    """One piece of content as a part; raises InvalidAgentResponse for what cannot be one."""
+    if isinstance(content, str):
+        return Part(text=str(content) if type(content) is not str else content)
+    if isinstance(content, Part):
+        if content.data is UNSET and content.metadata is None:
+            return content
+        data = UNSET if content.data is UNSET else exact(content.data)
+        return msgspec.structs.replace(content, data=data, metadata=exact(content.metadata))
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return Part(raw=bytes(content))
+    if isinstance(content, (Mapping, list)):
+        return Part(data=exact(dict(content) if isinstance(content, Mapping) else content))
+    raise InvalidAgentResponse(f"A {type(content).__name__} is not content: give str, bytes, a dict, a list or a Part.")
+
+
+def message_from(parts: Sequence[Part], task_id: str | None, context_id: str, metadata: Metadata | None) -> Message:
+    """A message of the agent."""
+    return Message(new_id(), Role.AGENT, tuple(parts), context_id, task_id, exact(metadata))
+
+
+def _first_data(message: Message) -> Any:
+    return next((part.data for part in message.parts if part.data is not UNSET), None)

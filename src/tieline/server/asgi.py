@@ -1,0 +1,560 @@
+"""The ASGI app: HTTP to operations and back.
+
+One request: `App.__call__` finds the agent by path, `Endpoint` reads the body up to its limit, checks version and
+extensions and calls the operation; what comes back is bytes already. No router, no request object: this is the hot path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+
+from tieline.card import WELL_KNOWN_PATH
+from tieline.engine.agent import Agent
+from tieline.engine.cursor import Cursor
+from tieline.engine.service import Limits, Service
+from tieline.engine.turn import Caller
+from tieline.errors import (
+    A2AError,
+    BodyTooLarge,
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    ParseError,
+)
+from tieline.server.cards import CardPage
+from tieline.stores import Store, open_store
+from tieline.stores.base import StoreError
+from tieline.types import encode
+from tieline.wire import jsonrpc, rest, sse, v1
+from tieline.wire.headers import check_json, check_version, event_number, extensions_of
+from tieline.wire.methods import METHODS, Method
+
+__all__ = ["App", "app"]
+
+log = logging.getLogger("tieline.server")
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Mapping[bytes, bytes]
+
+_JSON = (b"content-type", b"application/json")
+_A2A_JSON = (b"content-type", rest.MEDIA_TYPE.encode())
+_SSE_START = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", b"text/event-stream"),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    ],
+}
+_IDLE_S = 1.0  # a stream that has had nothing to say for so long begins to watch whether its caller is still there
+
+
+class _Gone(Exception):
+    """The caller closed the connection before its request had arrived whole."""
+
+
+class App:
+    """One or more agents as an ASGI application. Made by `tieline.app`.
+
+    Runs by itself or mounted below a path. The store is opened at startup, or with the first request where a framework
+    does not pass lifespan events to what it mounts.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        store: Store,
+        *,
+        public_url: str | None = None,
+        trust_forwarded: bool = False,
+        allowed_hosts: Iterable[str] | None = None,
+        cors_origins: Iterable[str] = (),
+        max_body_bytes: int = 64 * 1024 * 1024,
+        keep_alive_s: float = 15.0,
+        strict: bool = False,
+        drain_s: float = 5.0,
+        limits: Limits | None = None,
+    ) -> None:
+        self.store = store
+        self.drain_s = drain_s
+        self._max_body_bytes = max_body_bytes
+        self._keep_alive_s = keep_alive_s
+        self._strict = strict
+        self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
+        self._cors_origins = frozenset(cors_origins)
+        self._streams: set[Cursor] = set()
+        self._ready = False
+        self._endpoints = {
+            path: Endpoint(
+                self,
+                Service(agent, store, namespace=path.strip("/"), limits=limits),
+                CardPage(agent, path, public_url=public_url, trust_forwarded=trust_forwarded),
+            )
+            for path, agent in agents.items()
+        }
+        self._only = self._endpoints.get("") if len(self._endpoints) == 1 else None
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """The agents by the path below this app that each is at: "" or "/name"."""
+        return {path: endpoint.service.agent for path, endpoint in self._endpoints.items()}
+
+    @property
+    def services(self) -> dict[str, Service]:
+        """The agents' services by path, for use without HTTP."""
+        return {path: endpoint.service for path, endpoint in self._endpoints.items()}
+
+    async def start(self) -> None:
+        """Open the store and end what an earlier process left at work. Raises StoreError."""
+        for endpoint in self._endpoints.values():
+            await endpoint.service.start()
+        self._ready = True
+
+    async def drain(self) -> None:
+        """Refuse new work and let agents finish, at most for `drain_s` seconds; then end every open stream."""
+        await asyncio.gather(*(endpoint.service.drain(self.drain_s) for endpoint in self._endpoints.values()))
+        await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
+        await asyncio.sleep(0)  # what the last events woke may send them
+        for cursor in list(self._streams):
+            cursor.close()
+
+    async def close(self) -> None:
+        """Stop the agents and let go of the store."""
+        await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
+        self._ready = False
+        await self.store.close()
+
+    # --- ASGI ---------------------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if kind != "http":
+            raise RuntimeError(f"tieline serves HTTP, not {kind}")
+        if not self._ready:
+            try:
+                await self.start()
+            except StoreError as error:
+                log.error("%s", error)
+                await _answer(send, 503, rest.encode_error(InternalError("The store of this server is not available.")))
+                return
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "")
+        if root and path.startswith(root):
+            path = path[len(root) :]
+        headers = dict(scope["headers"])
+        if self._allowed_hosts is not None and not self._host_allowed(headers):
+            await _answer(send, 421, rest.encode_error(_host_refused(headers)))
+            return
+        endpoint = self._only
+        if endpoint is None:
+            first, slash, below = path[1:].partition("/")
+            endpoint = self._endpoints.get("/" + first)
+            if endpoint is None:
+                endpoint = self._endpoints.get("")
+                if endpoint is None:
+                    await self._no_agent(send, path, root)
+                    return
+            else:
+                path = slash + below
+        if self._cors_origins:
+            send = self._with_cors(headers, send)
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                await _answer(send, 204, b"", [(b"allow", b"GET, POST, DELETE, OPTIONS")])
+                return
+        await endpoint.handle(scope, headers, path, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self.start()
+                except StoreError as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _host_allowed(self, headers: Headers) -> bool:
+        assert self._allowed_hosts is not None
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        return name in self._allowed_hosts
+
+    async def _no_agent(self, send: Send, path: str, root: str) -> None:
+        cards = ", ".join(f"{root}{at}{WELL_KNOWN_PATH}" for at in sorted(self._endpoints))
+        error = MethodNotFound(f"There is no agent at {path}. The agents here have their cards at {cards}.")
+        await _answer(send, 404, rest.encode_error(error))
+
+    def _with_cors(self, headers: Headers, send: Send) -> Send:
+        origin = headers.get(b"origin", b"")
+        if origin.decode("latin-1") not in self._cors_origins and "*" not in self._cors_origins:
+            return send
+
+        async def send_with_cors(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                allow = [
+                    (b"access-control-allow-origin", origin),
+                    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+                    (
+                        b"access-control-allow-headers",
+                        b"content-type, authorization, a2a-version, a2a-extensions, last-event-id",
+                    ),
+                    (b"vary", b"origin"),
+                ]
+                given = [pair for pair in message["headers"] if pair[0] != b"access-control-allow-origin"]
+                message = {**message, "headers": [*given, *allow]}
+            await send(message)
+
+        return send_with_cors
+
+
+class Endpoint:
+    """One agent's URLs: JSON-RPC at its root, REST below it, its card."""
+
+    def __init__(self, owner: App, service: Service, card: CardPage) -> None:
+        self.service = service
+        self._app = owner
+        self._card = card
+        self._strict = owner._strict
+        self._max_body_bytes = owner._max_body_bytes
+        self._unary: dict[str, Callable[[Any, Caller], Awaitable[bytes]]] = {
+            "SendMessage": self._send_message,
+            "GetTask": self._get_task,
+            "ListTasks": self._list_tasks,
+            "CancelTask": self._cancel_task,
+        }
+        self._absent: dict[str, Callable[[], Awaitable[None]]] = {
+            "CreateTaskPushNotificationConfig": service.create_push_notification_config,
+            "GetTaskPushNotificationConfig": service.get_push_notification_config,
+            "ListTaskPushNotificationConfigs": service.list_push_notification_configs,
+            "DeleteTaskPushNotificationConfig": service.delete_push_notification_config,
+            "GetExtendedAgentCard": service.get_extended_agent_card,
+        }
+
+    async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> None:
+        if path == "/" or path == "":
+            if scope["method"] == "POST":
+                await self._jsonrpc(scope, headers, receive, send)
+                return
+        elif path == WELL_KNOWN_PATH:
+            await self._card.answer(scope, headers, send)
+            return
+        await self._rest(scope, headers, path, receive, send)
+
+    # --- JSON-RPC -----------------------------------------------------------------------------------------------------
+
+    async def _jsonrpc(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        id_ = jsonrpc.NULL
+        try:
+            content_type = headers.get(b"content-type")
+            if content_type is not None and content_type != b"application/json":
+                check_json(content_type.decode("latin-1"))
+            body = await self._body(headers, receive)
+            call = jsonrpc.read_call(body)
+            id_ = call.id
+            method = METHODS.get(call.method)
+            caller = self._caller(scope, headers)
+            if method is None:
+                raise MethodNotFound(f"There is no method {call.method!r} in A2A {v1.VERSION}.")
+            operation = self._unary.get(call.method)
+            if operation is not None:
+                result = await operation(v1.read_params(method, call.params), caller)
+                await _answer(send, 200, jsonrpc.encode_result(id_, result))
+                return
+            if not method.streaming:
+                await self._absent[call.method]()
+            cursor = await self._open(method, v1.read_params(method, call.params), caller, headers)
+        except _Gone:
+            return
+        except jsonrpc.Malformed as malformed:
+            await self._refuse_jsonrpc(send, malformed.id, malformed.error)
+            return
+        except A2AError as error:
+            await self._refuse_jsonrpc(send, id_, error)
+            return
+        except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
+            await self._refuse_jsonrpc(send, id_, _ours(error))
+            return
+        before = b'{"jsonrpc":"2.0","id":' + id_ + b',"result":'
+        await self._stream(cursor, receive, send, before, b"}", lambda error: jsonrpc.encode_error(id_, error))
+
+    async def _refuse_jsonrpc(self, send: Send, id_: bytes, error: A2AError) -> None:
+        # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
+        status = error.http_status if error.http_status in (413, 415, 503) else 200
+        await _answer(send, status, jsonrpc.encode_error(id_, error), _retry(error))
+
+    # --- REST ---------------------------------------------------------------------------------------------------------
+
+    async def _rest(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> None:
+        try:
+            method, fields = rest.route(scope["method"], path)
+            body = b""
+            if scope["method"] == "POST":
+                content_type = headers.get(b"content-type")
+                if content_type is not None:
+                    check_json(content_type.decode("latin-1"))
+                body = await self._body(headers, receive)
+            caller = self._caller(scope, headers)
+            if method.name in self._absent:
+                await self._absent[method.name]()
+            query = scope["query_string"].decode("latin-1")
+            request = rest.read_request(method, fields, query, body)
+            operation = self._unary.get(method.name)
+            if operation is not None:
+                await _answer(send, 200, await operation(request, caller), content_type=_A2A_JSON)
+                return
+            cursor = await self._open(method, request, caller, headers)
+        except _Gone:
+            return
+        except A2AError as error:
+            await self._refuse_rest(send, error)
+            return
+        except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
+            await self._refuse_rest(send, _ours(error))
+            return
+        await self._stream(cursor, receive, send, b"", b"", rest.encode_error)
+
+    async def _refuse_rest(self, send: Send, error: A2AError) -> None:
+        extra = _retry(error)
+        if isinstance(error, rest.VerbNotAllowed):
+            extra = [(b"allow", ", ".join(error.allowed).encode())]
+        await _answer(send, error.http_status, rest.encode_error(error), extra, content_type=_A2A_JSON)
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    async def _send_message(self, request: Any, caller: Caller) -> bytes:
+        return v1.encode_answer(await self.service.send_message(request, caller))
+
+    async def _get_task(self, request: Any, caller: Caller) -> bytes:
+        return (await self.service.get_task(request, caller)).json
+
+    async def _list_tasks(self, request: Any, caller: Caller) -> bytes:
+        return encode(await self.service.list_tasks(request, caller))
+
+    async def _cancel_task(self, request: Any, caller: Caller) -> bytes:
+        return (await self.service.cancel_task(request, caller)).json
+
+    async def _open(self, method: Method, request: Any, caller: Caller, headers: Headers) -> Cursor:
+        if method.name == "SendStreamingMessage":
+            return await self.service.send_streaming_message(request, caller)
+        last_event_id = headers.get(b"last-event-id")
+        number = event_number(last_event_id.decode("latin-1")) if last_event_id else None
+        return await self.service.subscribe_to_task(request, caller, last_event_id=number)
+
+    # --- parts of a request -------------------------------------------------------------------------------------------
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """The body. Raises BodyTooLarge as soon as it is known to be, _Gone when its sender has left."""
+        limit = self._max_body_bytes
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and (len(length) > 15 or int(length) > limit):
+            raise BodyTooLarge(limit)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            if len(body) > limit:
+                raise BodyTooLarge(limit)
+            return body
+        chunks = [body]
+        size = len(body)
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise BodyTooLarge(limit)
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+    def _caller(self, scope: Scope, headers: Headers) -> Caller:
+        """Who calls, in which version and with which extensions. Raises VersionNotSupported."""
+        asked = headers.get(b"a2a-version")
+        if asked == b"1.0" and b"a2a-extensions" not in headers:
+            return _PLAIN_CALLER
+        version = asked.decode("latin-1").strip() if asked is not None else _version_in(scope["query_string"])
+        extensions = extensions_of(
+            value.decode("latin-1") for name, value in scope["headers"] if name == b"a2a-extensions"
+        )
+        return Caller(version=check_version(version, strict=self._strict), extensions=extensions)
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    async def _stream(
+        self,
+        cursor: Cursor,
+        receive: Receive,
+        send: Send,
+        before: bytes,
+        behind: bytes,
+        encode_error: Callable[[A2AError], bytes],
+    ) -> None:
+        """Send what a cursor gives until it ends or its caller has gone. All events that are ready go out in one write."""
+        streams = self._app._streams
+        streams.add(cursor)
+        gone: asyncio.Task[None] | None = None
+        patience = _IDLE_S
+        behind += b"\n\n"
+        try:
+            await send(_SSE_START)
+            while True:
+                number, events = cursor.take()
+                if events:
+                    if number:
+                        chunk = b"".join(
+                            [
+                                b"id: %d\ndata: %b%b%b" % (n, before, e.json, behind)
+                                for n, e in enumerate(events, number)
+                            ]
+                        )
+                    else:
+                        chunk = b"".join([b"data: %b%b%b" % (before, e.json, behind) for e in events])
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                elif cursor.ended:
+                    break
+                elif not await cursor.wait(patience):
+                    if gone is None:
+                        gone = asyncio.ensure_future(_until_gone(receive))
+                        gone.add_done_callback(lambda _: cursor.close())
+                        patience = self._app._keep_alive_s
+                    else:
+                        await send({"type": "http.response.body", "body": sse.KEEP_ALIVE, "more_body": True})
+            if cursor.failure is not None:
+                frame = sse.frame(encode_error(cursor.failure))
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            streams.discard(cursor)
+            cursor.close()
+            if gone is not None:
+                gone.cancel()
+
+
+_PLAIN_CALLER = Caller()
+
+
+def _version_in(query: bytes) -> str:
+    if b"ersion" not in query:
+        return ""
+    for pair in query.decode("latin-1").split("&"):
+        name, _, value = pair.partition("=")
+        if name.lower() == "a2a-version":
+            return value
+    return ""
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _ours(error: Exception) -> A2AError:
+    """What the caller hears of a fault that is not its own."""
+    if isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
+        return ParseError(f"The body is not valid JSON: {error}")
+    if isinstance(error, RecursionError):
+        return InvalidRequest("The request nests too deep.")
+    if isinstance(error, StoreError):
+        log.error("%s", error)
+        return InternalError("The store of this server is not available. Try again later.")
+    log.exception("a request failed", exc_info=error)
+    return InternalError("Internal error. The server's operator finds the reason in the log.")
+
+
+def _host_refused(headers: Headers) -> InvalidRequest:
+    host = headers.get(b"host", b"").decode("latin-1")
+    return InvalidRequest(
+        f"This server does not answer for the host {host!r}. Behind a proxy, start it with --public-url."
+    )
+
+
+def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:
+    return [(b"retry-after", str(error.retry_after_s).encode())] if isinstance(error, Overloaded) else []
+
+
+async def _answer(
+    send: Send,
+    status: int,
+    body: bytes,
+    extra: Iterable[tuple[bytes, bytes]] = (),
+    *,
+    content_type: tuple[bytes, bytes] = _JSON,
+) -> None:
+    headers = [content_type, (b"content-length", b"%d" % len(body)), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def app(
+    agents: Agent | Mapping[str, Agent],
+    *,
+    store: str | Store = "memory",
+    public_url: str | None = None,
+    trust_forwarded: bool = False,
+    allowed_hosts: Iterable[str] | None = None,
+    cors_origins: Iterable[str] = (),
+    max_body_bytes: int = 64 * 1024 * 1024,
+    keep_alive_s: float = 15.0,
+    strict: bool = False,
+    drain_s: float = 5.0,
+    limits: Limits | None = None,
+) -> App:
+    """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
+
+    Args:
+        agents: An agent, or a mapping from names (one path segment each) to agents.
+        store: "memory", "sqlite:PATH", or a Store.
+        public_url: Where callers reach this app, for the card; without it, it is taken from the request.
+        trust_forwarded: Believe X-Forwarded-Host and X-Forwarded-Prefix of a proxy for the card's URLs.
+        allowed_hosts: Host names to answer for; None is any.
+        cors_origins: Origins of web pages that may call; "*" is any. The card may be read from anywhere.
+        max_body_bytes: Larger requests are refused with 413.
+        keep_alive_s: A stream without news sends a comment this often.
+        strict: Refuse requests without A2A-Version instead of taking them for 1.0.
+        drain_s: How long a shutdown waits for agents at work.
+        limits: What each agent may use.
+
+    Raises:
+        ValueError: a name is not a path segment, or `store` names no store.
+    """
+    named = {"": agents} if isinstance(agents, Agent) else {f"/{name}": agent for name, agent in agents.items()}
+    for path, agent in named.items():
+        if not isinstance(agent, Agent):
+            raise TypeError(f"{agent!r} is not an agent: decorate its function with @tieline.agent")
+        if path and (path.count("/") > 1 or path in ("/", "/.well-known", "/tasks") or not path[1:].isprintable()):
+            raise ValueError(f"{path[1:]!r} cannot be an agent's name: it has to be one path segment")
+    if not named:
+        raise ValueError("there is no agent to serve")
+    return App(
+        named,
+        open_store(store),
+        public_url=public_url,
+        trust_forwarded=trust_forwarded,
+        allowed_hosts=allowed_hosts,
+        cors_origins=cors_origins,
+        max_body_bytes=max_body_bytes,
+        keep_alive_s=keep_alive_s,
+        strict=strict,
+        drain_s=drain_s,
+        limits=limits,
+    )

@@ -1,0 +1,168 @@
+"""The store that forgets at exit: everything in dictionaries, ended tasks as bytes only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tieline.stores.base import Append, Event, Page, Pruned, Query, Record, Retention, VersionConflict
+
+__all__ = ["MemoryStore"]
+
+DEFAULT_RETENTION = Retention(ttl_s=24 * 3600, max_bytes=512 * 1024 * 1024)
+
+_RECORD_BYTES = 500  # what a record costs beside its snapshot: the struct, its strings, its places in the tables
+
+
+class MemoryStore:
+    """Tasks in memory.
+
+    The log of an ended task is kept only if someone followed it live, and then for the last `replay_tasks` of those:
+    long enough for a reconnect, not as long as the task.
+    """
+
+    def __init__(self, retention: Retention = DEFAULT_RETENTION, *, replay_tasks: int = 1000) -> None:
+        self.retention = retention
+        self._replay_tasks = replay_tasks
+        self._scopes: dict[str, dict[str, Record]] = {}  # within a scope in the order of `updated`
+        self._logs: dict[str, list[Event]] = {}  # by task id
+        self._ended: deque[Record] = deque()  # in the order in which they ended
+        self._replayable: deque[str] = deque()
+        self._bytes = 0  # of ended tasks
+
+    async def open(self) -> int:
+        newest = 0
+        for tasks in self._scopes.values():
+            for record in reversed(tasks.values()):
+                newest = max(newest, record.updated)
+                break
+        return newest
+
+    async def close(self) -> None:
+        """Nothing to let go of: the tasks live as long as this object."""
+
+    def append(self, append: Append) -> asyncio.Future[Any] | None:
+        tasks = self._scopes.get(append.scope)
+        if tasks is None:
+            tasks = self._scopes[append.scope] = {}
+        record = tasks.get(append.task_id)
+        version = append.after + len(append.events)
+        if record is None:
+            if append.after:
+                raise VersionConflict(f"task {append.task_id} is not there")
+            assert append.snapshot is not None
+            record = Record(
+                append.scope,
+                append.task_id,
+                append.context_id,
+                append.state,
+                append.updated,
+                version,
+                append.snapshot,
+                version,
+            )
+            tasks[append.task_id] = record
+        else:
+            if record.version != append.after:
+                raise VersionConflict(f"task {append.task_id} is at {record.version}, not at {append.after}")
+            if append.updated != record.updated:
+                del tasks[append.task_id]  # and in again at the end: the table stays in the order of `updated`
+                tasks[append.task_id] = record
+                record.updated = append.updated
+            record.state = append.state
+            record.version = version
+            if append.snapshot is not None:
+                record.snapshot = append.snapshot
+                record.snapshot_version = version
+        if append.state.terminal:
+            self._end(record, append)
+        else:
+            log = self._logs.get(append.task_id)
+            if log is None:
+                self._logs[append.task_id] = list(append.events)
+            else:
+                log.extend(append.events)
+        return None
+
+    def _end(self, record: Record, append: Append) -> None:
+        log = self._logs.pop(append.task_id, None)
+        if append.streamed:
+            events = (log or []) + append.events
+            self._logs[append.task_id] = [Event(json=event.json) for event in events]
+            self._replayable.append(append.task_id)
+            if len(self._replayable) > self._replay_tasks:
+                self._logs.pop(self._replayable.popleft(), None)
+        self._ended.append(record)
+        self._bytes += len(record.snapshot) + _RECORD_BYTES
+        limit = self.retention.max_bytes
+        if limit is not None and self._bytes > limit:
+            self._drop_oldest(limit - limit // 20, None)
+
+    async def get(self, scope: str, task_id: str) -> Record | None:
+        tasks = self._scopes.get(scope)
+        return tasks.get(task_id) if tasks else None
+
+    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+        record = await self.get(scope, task_id)
+        log = self._logs.get(task_id)
+        if record is None or log is None:
+            return None
+        return list(enumerate(log[after:], after + 1))
+
+    async def list(self, query: Query) -> Page:
+        tasks = self._scopes.get(query.scope, {})
+        records: list[Record] = []
+        total = 0
+        more = False
+        for record in reversed(tasks.values()):
+            if query.since is not None and record.updated < query.since:
+                break
+            if query.context_id is not None and record.context_id != query.context_id:
+                continue
+            if query.state is not None and record.state is not query.state:
+                continue
+            total += 1
+            if query.before is not None and record.updated >= query.before:
+                continue
+            if len(records) < query.limit:
+                records.append(record)
+            else:
+                more = True
+                if query.context_id is None and query.state is None and query.since is None:
+                    total = len(tasks)
+                    break
+        return Page(records, total, more)
+
+    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+        return [
+            record
+            for scope, tasks in self._scopes.items()
+            if scope.startswith(scope_prefix)
+            for record in tasks.values()
+            if not record.state.terminal and not record.state.interrupted
+        ]
+
+    async def prune(self, now: int) -> Pruned:
+        ttl, limit = self.retention.ttl_s, self.retention.max_bytes
+        return self._drop_oldest(limit, None if ttl is None else now - int(ttl * 1_000_000))
+
+    def _drop_oldest(self, limit: int | None, before: int | None) -> Pruned:
+        tasks = freed = 0
+        while self._ended:
+            record = self._ended[0]
+            too_many = limit is not None and self._bytes > limit
+            too_old = before is not None and record.updated < before
+            if not (too_many or too_old):
+                break
+            self._ended.popleft()
+            self._scopes[record.scope].pop(record.task_id, None)
+            if not self._scopes[record.scope]:
+                del self._scopes[record.scope]
+            self._logs.pop(record.task_id, None)
+            size = len(record.snapshot) + _RECORD_BYTES
+            self._bytes -= size
+            freed += size
+            tasks += 1
+        return Pruned(tasks, freed)

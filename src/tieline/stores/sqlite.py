@@ -1,0 +1,405 @@
+"""Tasks in one SQLite file (WAL).
+
+All appends that are made in one turn of the event loop go into one transaction, committed at the end of the turn;
+their callers are answered behind the commit. A commit hands its pages to the operating system (synchronous=NORMAL): it
+survives `kill -9` of this process; a power cut may take the last moments but never leaves a torn file. Moving the WAL
+into the file, which waits for the disk, happens in a thread beside the loop.
+
+One process owns the file, by a lock beside it: the event numbers of a task have one writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from tieline.stores.base import (
+    Append,
+    Event,
+    Page,
+    Pruned,
+    Query,
+    Record,
+    Retention,
+    StoreError,
+    StoreInUse,
+    VersionConflict,
+)
+from tieline.types import TaskState
+
+__all__ = ["SQLiteStore"]
+
+DEFAULT_RETENTION = Retention(ttl_s=30 * 24 * 3600, max_bytes=4 * 1024**3)
+
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS tasks(
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    context TEXT NOT NULL,
+    state TEXT NOT NULL,
+    updated INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    snapshot BLOB NOT NULL,
+    snapshot_version INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks(id);
+CREATE INDEX IF NOT EXISTS tasks_updated ON tasks(scope, updated);
+CREATE INDEX IF NOT EXISTS tasks_unfinished ON tasks(number)
+    WHERE state IN ('TASK_STATE_SUBMITTED','TASK_STATE_WORKING');
+CREATE TABLE IF NOT EXISTS log(
+    task INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY(task, last)
+) WITHOUT ROWID;
+"""
+_COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version"
+_ENDED = "('TASK_STATE_COMPLETED','TASK_STATE_FAILED','TASK_STATE_CANCELED','TASK_STATE_REJECTED')"
+_CHECKPOINT_BYTES = 8 * 1024 * 1024
+_PRUNE_TASKS = 500  # at a time, so that a prune never holds the loop for long
+
+
+class SQLiteStore:
+    """Tasks in the file `path`, made with its folders (mode 0700, the file 0600) when it is not there."""
+
+    def __init__(self, path: str | os.PathLike[str], retention: Retention = DEFAULT_RETENTION) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self.retention = retention
+        self._db: sqlite3.Connection | None = None
+        self._lock: IO[str] | None = None
+        self._numbers: dict[str, int] = {}  # row numbers of tasks that are being written
+        self._next_number = 1
+        self._batch: list[Append] = []
+        self._committed: asyncio.Future[None] | None = None
+        self._since_checkpoint = 0
+        self._checkpoint: asyncio.Task[None] | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> int:
+        if self._db is None:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._lock = _own(self.path)
+                self._db = self._connect()
+            except (OSError, sqlite3.Error) as error:
+                self._release()
+                raise StoreError(f"{self.path} cannot be opened as a store: {error}") from error
+            except StoreError:
+                self._release()
+                raise
+        row = self._db.execute("SELECT max(updated), max(number) FROM tasks").fetchone()
+        self._next_number = (row[1] or 0) + 1
+        return int(row[0] or 0)
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("PRAGMA wal_autocheckpoint=0")
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found not in (0, _SCHEMA_VERSION):
+            db.close()
+            raise StoreError(f"{self.path} has schema {found}; this version of tieline reads {_SCHEMA_VERSION}.")
+        db.executescript(_SCHEMA)
+        db.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+        return db
+
+    async def close(self) -> None:
+        if self._db is None:
+            return
+        self._commit()
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error:
+            pass  # the WAL stays beside the file and is read at the next open
+        self._db.close()
+        self._release()
+
+    def _release(self) -> None:
+        self._db = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _open_db(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError(f"{self.path} is not open")
+        return self._db
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, append: Append) -> asyncio.Future[Any] | None:
+        self._open_db()
+        self._batch.append(append)
+        if self._committed is None:
+            loop = asyncio.get_running_loop()
+            self._committed = loop.create_future()
+            loop.call_soon(self._commit)
+        return self._committed
+
+    def _commit(self) -> None:
+        """Write what this turn of the loop has appended, and tell its callers."""
+        batch, told = self._batch, self._committed
+        if not batch or told is None:
+            return
+        self._batch, self._committed = [], None
+        try:
+            self._write(batch)
+        except (sqlite3.Error, StoreError) as error:
+            failure = error if isinstance(error, StoreError) else StoreError(f"{self.path}: {error}")
+            if len(batch) == 1:
+                told.set_exception(failure)
+            else:
+                self._write_singly(batch, told)
+        else:
+            told.set_result(None)
+        if self._since_checkpoint > _CHECKPOINT_BYTES and self._checkpoint is None:
+            self._since_checkpoint = 0
+            self._checkpoint = asyncio.ensure_future(self._run_checkpoint())
+
+    def _write_singly(self, batch: list[Append], told: asyncio.Future[None]) -> None:
+        """One append of a batch cannot be written: write the others, and give each its own outcome."""
+        failures: dict[str, StoreError] = {}
+        for append in batch:
+            try:
+                self._write([append])
+            except StoreError as error:
+                failures[append.task_id] = error
+            except sqlite3.Error as error:
+                failures[append.task_id] = StoreError(f"{self.path}: {error}")
+        told.set_exception(BatchFailed(failures))
+
+    def _write(self, batch: list[Append]) -> None:
+        db = self._open_db()
+        made: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        snapshots: list[tuple[Any, ...]] = []
+        log: list[tuple[int, int, int, bytes]] = []
+        numbers = self._numbers
+        size = 0
+        for append in batch:
+            version = append.after + len(append.events)
+            task_id = append.task_id
+            if append.after == 0:
+                number = self._next_number
+                self._next_number += 1
+                numbers[task_id] = number
+                row = (number, task_id, append.scope, append.context_id, append.state.value, append.updated)
+                made.append((*row, version, append.snapshot, version))
+            else:
+                number = numbers.get(task_id) or self._number(append)
+                row = (append.state.value, append.updated, version)
+                if append.snapshot is None:
+                    changed.append((*row, number, append.after))
+                else:
+                    snapshots.append((*row, append.snapshot, version, number, append.after))
+            body = b"\n".join([event.json for event in append.events])
+            if body:
+                log.append((number, version, append.after + 1, body))
+            size += len(body) + len(append.snapshot or b"")
+            if append.state.terminal:
+                numbers.pop(task_id, None)
+        self._since_checkpoint += size
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if made:
+                db.executemany("INSERT INTO tasks VALUES(?,?,?,?,?,?,?,?,?)", made)
+            count = 0
+            if changed:
+                cursor = db.executemany(
+                    "UPDATE tasks SET state=?,updated=?,version=? WHERE number=? AND version=?", changed
+                )
+                count += cursor.rowcount
+            if snapshots:
+                cursor = db.executemany(
+                    "UPDATE tasks SET state=?,updated=?,version=?,snapshot=?,snapshot_version=?"
+                    " WHERE number=? AND version=?",
+                    snapshots,
+                )
+                count += cursor.rowcount
+            if count != len(changed) + len(snapshots):
+                raise VersionConflict("a task has been changed by another writer")
+            db.executemany("INSERT INTO log VALUES(?,?,?,?)", log)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _number(self, append: Append) -> int:
+        found = (
+            self._open_db()
+            .execute("SELECT number FROM tasks WHERE id=? AND scope=?", (append.task_id, append.scope))
+            .fetchone()
+        )
+        if found is None:
+            raise VersionConflict(f"task {append.task_id} is not there")
+        self._numbers[append.task_id] = found[0]
+        return int(found[0])
+
+    async def _run_checkpoint(self) -> None:
+        try:
+            await asyncio.to_thread(_checkpoint, self.path)
+        finally:
+            self._checkpoint = None
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, scope: str, task_id: str) -> Record | None:
+        self._commit()  # what is read here may be told: it has to be durable first
+        row = self._read(f"SELECT {_COLUMNS} FROM tasks WHERE id=? AND scope=?", (task_id, scope)).fetchone()
+        return _record(row) if row else None
+
+    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+        self._commit()
+        rows = self._read(
+            "SELECT first, body FROM log WHERE task=(SELECT number FROM tasks WHERE id=? AND scope=?) AND last>?"
+            " ORDER BY last",
+            (task_id, scope, after),
+        )
+        found = []
+        for first, body in rows:
+            for number, line in enumerate(body.split(b"\n"), first):
+                if number > after:
+                    found.append((number, Event(json=line)))
+        return found
+
+    async def list(self, query: Query) -> Page:
+        self._commit()
+        where, values = ["scope=?"], [query.scope]  # type: list[str], list[Any]
+        for column, value in (("context=?", query.context_id), ("state=?", query.state), ("updated>=?", query.since)):
+            if value is not None:
+                where.append(column)
+                values.append(value.value if isinstance(value, TaskState) else value)
+        total = self._read(f"SELECT count(*) FROM tasks WHERE {' AND '.join(where)}", values).fetchone()[0]
+        if query.before is not None:
+            where.append("updated<?")
+            values.append(query.before)
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM tasks WHERE {' AND '.join(where)} ORDER BY updated DESC LIMIT ?",
+            [*values, query.limit + 1],
+        ).fetchall()
+        return Page([_record(row) for row in rows[: query.limit]], total, len(rows) > query.limit)
+
+    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+        self._commit()
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM tasks WHERE state IN ('TASK_STATE_SUBMITTED','TASK_STATE_WORKING')"
+            " AND substr(scope,1,?)=?",
+            (len(scope_prefix), scope_prefix),
+        )
+        return [_record(row) for row in rows]
+
+    def _read(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        try:
+            return self._open_db().execute(sql, values)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    # --- retention ----------------------------------------------------------------------------------------------------
+
+    async def prune(self, now: int) -> Pruned:
+        self._commit()
+        tasks = size = 0
+        ttl, limit = self.retention.ttl_s, self.retention.max_bytes
+        if ttl is not None:
+            tasks, size = self._drop("updated<?", (now - int(ttl * 1_000_000),))
+        if limit is not None and self._size() > limit:
+            more, freed = self._drop("1", ())
+            tasks, size = tasks + more, size + freed
+        return Pruned(tasks, size)
+
+    def _size(self) -> int:
+        pages = self._read("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count", ())
+        return int(pages.fetchone()[0]) * int(self._read("PRAGMA page_size", ()).fetchone()[0])
+
+    def _drop(self, condition: str, values: tuple[Any, ...]) -> tuple[int, int]:
+        db = self._open_db()
+        rows = self._read(
+            f"SELECT number, length(snapshot) FROM tasks WHERE state IN {_ENDED} AND {condition}"
+            f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
+            values,
+        ).fetchall()
+        if not rows:
+            return 0, 0
+        numbers = [(row[0],) for row in rows]
+        freed = sum(row[1] for row in rows)
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany("DELETE FROM log WHERE task=?", numbers)
+            db.executemany("DELETE FROM tasks WHERE number=?", numbers)
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise StoreError(f"{self.path}: {error}") from error
+        return len(rows), freed
+
+
+class BatchFailed(StoreError):
+    """Some appends of one transaction could not be written; `failures` holds their errors by task id."""
+
+    def __init__(self, failures: dict[str, StoreError]) -> None:
+        super().__init__("; ".join(str(error) for error in failures.values()))
+        self.failures = failures
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    scope, task_id, context, state, updated, version, snapshot, snapshot_version = row
+    return Record(scope, task_id, context, TaskState(state), updated, version, snapshot, snapshot_version)
+
+
+def _checkpoint(path: Path) -> None:
+    """Move what the WAL holds into the file, on a connection of its own."""
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    finally:
+        db.close()
+
+
+def _own(path: Path) -> IO[str]:
+    """Lock `path` for this process.
+
+    Raises:
+        StoreInUse: another process holds it.
+    """
+    lock_path = path.with_name(path.name + ".lock")
+    lock = open(lock_path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - held until close
+    try:
+        _lock_file(lock)
+    except OSError:
+        lock.seek(0)
+        owner = lock.read().strip() or "another process"
+        lock.close()
+        raise StoreInUse(
+            f"{path} is in use by {owner}. Stop it, or give this one its own file: --store sqlite:PATH"
+        ) from None
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()}")
+    lock.flush()
+    return lock
+
+
+if os.name == "nt":  # pragma: no cover
+    import msvcrt
+
+    def _lock_file(lock: IO[str]) -> None:
+        msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+else:
+    import fcntl
+
+    def _lock_file(lock: IO[str]) -> None:
+        fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,151 @@
+"""HTTP+JSON (A2A 1.0 §11): paths and queries to requests and back, errors as google.rpc.Status. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import msgspec
+
+from tieline.errors import A2AError, InvalidParams, InvalidRequest, MethodNotFound, ParseError
+from tieline.types import Value, encode, violation
+from tieline.wire.body import check_depth
+from tieline.wire.details import details_of, error_from_details
+from tieline.wire.methods import METHODS, Method
+from tieline.wire.v1 import read_params
+
+__all__ = ["MEDIA_TYPE", "VerbNotAllowed", "encode_error", "encode_request", "read_error", "read_request", "route"]
+
+MEDIA_TYPE: Final = "application/a2a+json"
+
+
+class VerbNotAllowed(MethodNotFound):
+    """The path is there, the HTTP method is not; `allowed` are those that are."""
+
+    http_status = 405
+
+    def __init__(self, verb: str, path: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(f"{verb} is not allowed on {path}: use {' or '.join(allowed)}.")
+        self.allowed = allowed
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/:]+)", re.escape(path)) + "$")
+
+
+_ROUTES: Final = [(_pattern(method.path), method) for method in METHODS.values()]
+_FIXED: Final = {
+    (verb, method.path): method for method in METHODS.values() if "{" not in method.path for verb in method.verbs
+}
+_NO_FIELDS: Final[dict[str, str]] = {}
+
+
+def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
+    """The operation at a path below the agent's URL, and the fields of its request that stand in the path.
+
+    Raises:
+        MethodNotFound: no operation has this path.
+        VerbNotAllowed: one has, with another HTTP method.
+    """
+    fixed = _FIXED.get((verb, path))
+    if fixed is not None:
+        return fixed, _NO_FIELDS
+    allowed: list[str] = []
+    for pattern, method in _ROUTES:
+        match = pattern.match(path)
+        if match is None:
+            continue
+        if verb in method.verbs:
+            return method, match.groupdict()
+        allowed += method.verbs
+    if allowed:
+        raise VerbNotAllowed(verb, path, tuple(allowed))
+    raise MethodNotFound(f"There is no operation at {path}.")
+
+
+def read_request(method: Method, fields: dict[str, str], query: str, body: bytes) -> Any:
+    """The request of an operation from path, query and body.
+
+    Raises:
+        ParseError, InvalidRequest: the body is not a JSON object, or nests too deep.
+        InvalidParams: with the path of the bad field.
+    """
+    if method.body and (body or not fields):
+        check_depth(body)
+        try:
+            if fields:
+                return _read_merged(method, fields, body)
+            return read_params(method, body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ParseError(f"The body is not valid JSON: {error}") from None
+    values: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    values = {name: value for name, value in values.items() if value != ""}
+    values.update(fields)
+    try:
+        return msgspec.convert(values, method.request, strict=False)
+    except msgspec.ValidationError as error:
+        raise violation(error) from None
+
+
+def _read_merged(method: Method, fields: dict[str, str], body: bytes) -> Any:
+    """A body whose request has fields in the path: those win."""
+    value = msgspec.json.decode(body)
+    if not isinstance(value, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    value.update(fields)
+    return read_params(method, encode(value))
+
+
+def encode_error(error: A2AError) -> bytes:
+    """google.rpc.Status as JSON (§11.6)."""
+    status: dict[str, Any] = {"code": error.http_status, "status": error.grpc_status, "message": error.message}
+    if details := details_of(error):
+        status["details"] = details
+    return encode({"error": status})
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    message: str = ""
+    details: Any = None
+
+
+class _StatusBody(msgspec.Struct, frozen=True, gc=False):
+    error: _Status
+
+
+_read_status = msgspec.json.Decoder(_StatusBody).decode
+_CODE_OF_STATUS: Final = {400: -32602, 404: -32601, 405: -32601}
+
+
+def read_error(status: int, body: bytes) -> A2AError:
+    """The error in a response, as its class; by the HTTP status alone where the body says nothing."""
+    try:
+        error = _read_status(body).error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return error_from_details(
+            None, rpc_code=_CODE_OF_STATUS.get(status), message=f"The agent answered HTTP {status}."
+        )
+    return error_from_details(error.details, rpc_code=_CODE_OF_STATUS.get(status), message=error.message)
+
+
+def encode_request(method: Method, request: Value) -> tuple[str, str, bytes | None]:
+    """A request as HTTP method, path with query, and body."""
+    fields = msgspec.json.decode(encode(request))
+    names = re.findall(r"\{(\w+)\}", method.path)
+    path = method.path
+    for name in names:
+        value = fields.pop(name, "")
+        if not value:
+            raise InvalidParams.at(name, "must not be empty")
+        path = path.replace("{" + name + "}", quote(str(value), safe=""))
+    if method.body:
+        return method.verbs[0], path, encode(fields if names else request)
+    query = urlencode({name: _query_value(value) for name, value in fields.items()})
+    return method.verbs[0], f"{path}?{query}" if query else path, None
+
+
+def _query_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
