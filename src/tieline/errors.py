@@ -367,8 +367,9 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
     ExtensionSupportRequired,
     VersionNotSupported,
 )
-_BY_CODE = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
-_BY_REASON = {cls.reason: cls for cls in (*_WIRE_ERRORS, BodyTooLarge, Overloaded)}
+_BY_CODE: dict[int, type[A2AError]] = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
+_BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
+_BY_REASON |= {BodyTooLarge.reason: BodyTooLarge, Overloaded.reason: Overloaded}
 
 
 def error_for(
@@ -383,8 +384,8 @@ def error_for(
 
     The peer's own sentence is kept as the message.
     """
-    cls = _BY_REASON.get(reason or "") or _BY_CODE.get(rpc_code or 0) or A2AError
-    error = cls.__new__(cls)
+    cls: type[A2AError] = _BY_REASON.get(reason or "") or _BY_CODE.get(rpc_code or 0) or A2AError
+    error: A2AError = cls.__new__(cls)
     A2AError.__init__(error, message, metadata=metadata, violations=violations)
     if isinstance(error, Overloaded):
         seconds = error.metadata.get("retryAfterSeconds", "")

@@ -1,8 +1,8 @@
 """One live task: the only writer of it in this process.
 
-What an agent says is *emitted*: checked against the transition table, encoded, and put behind the task's log. Everything
-emitted in one turn of the event loop is written to the store together, and *published* when the store says that it is
-durable: only then do subscribers see it and callers hear of it. A subscriber is a number, the last event it has seen.
+What an agent says is *emitted*: checked against the transition table, encoded, and put behind the task's log. All that
+is emitted in one turn of the event loop is written to the store together, and *published* when the store says that it
+is durable: only then do subscribers see it and callers hear of it. A subscriber is a number: the last event it has seen.
 
     quiet ── first event ──> task: SUBMITTED, WORKING ... ──> rests (INPUT_REQUIRED, AUTH_REQUIRED) or ends
       └── a Message ──> reply, no task                            └── the caller's message ──> WORKING
@@ -261,11 +261,8 @@ class Run:
         """
         now = time.perf_counter()
         burst, self._burst = self._burst, self._burst + 1
-        if burst == 0:
-            let_go = self.cursors > 0
-        else:
-            let_go = now - self._burst_began > _BURST_S or burst % _BURST_EVENTS == 0
-        if let_go:
+        long = now - self._burst_began > _BURST_S or burst % _BURST_EVENTS == 0
+        if long if burst else self.cursors > 0:
             await asyncio.sleep(0)
             now = time.perf_counter()
         self._burst_began = now
@@ -544,7 +541,8 @@ class Run:
         if self._writing or not self._pending or self.broken is not None:
             return
         fold, state = self.fold, self.state
-        assert fold is not None and state is not None
+        assert fold is not None
+        assert state is not None
         pending, self._pending = self._pending, []
         events = [item for item in pending if isinstance(item, Event)]
         made = self.published == 0 and bool(events)

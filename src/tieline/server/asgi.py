@@ -1,7 +1,7 @@
 """The ASGI app: HTTP to operations and back.
 
 One request: `App.__call__` finds the agent by path, `Endpoint` reads the body up to its limit, checks version and
-extensions and calls the operation; what comes back is bytes already. No router, no request object: this is the hot path.
+extensions and calls the operation; what comes back is bytes already. No router, no request object: this path is hot.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ _SSE_START = {
         (b"x-accel-buffering", b"no"),  # nginx would hold events back
     ],
 }
+_CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
 _IDLE_S = 1.0  # a stream that has had nothing to say for so long begins to watch whether its caller is still there
 
 
@@ -409,7 +410,7 @@ class Endpoint:
         behind: bytes,
         encode_error: Callable[[A2AError], bytes],
     ) -> None:
-        """Send what a cursor gives until it ends or its caller has gone. All events that are ready go out in one write."""
+        """Send what a cursor gives until it ends or its caller has gone; events that are ready go out in one write."""
         streams = self._app._streams
         streams.add(cursor)
         gone: asyncio.Task[None] | None = None

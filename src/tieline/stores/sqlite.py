@@ -11,6 +11,7 @@ One process owns the file, by a lock beside it: the event numbers of a task have
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -120,10 +121,8 @@ class SQLiteStore:
         self._commit()
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
-        try:
+        with contextlib.suppress(sqlite3.Error):  # the WAL then stays beside the file and is read at the next open
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error:
-            pass  # the WAL stays beside the file and is read at the next open
         self._db.close()
         self._release()
 
@@ -196,8 +195,8 @@ class SQLiteStore:
                 number = self._next_number
                 self._next_number += 1
                 numbers[task_id] = number
-                row = (number, task_id, append.scope, append.context_id, append.state.value, append.updated)
-                made.append((*row, version, append.snapshot, version))
+                head = (number, task_id, append.scope, append.context_id, append.state.value, append.updated)
+                made.append((*head, version, append.snapshot, version))
             else:
                 number = numbers.get(task_id) or self._number(append)
                 row = (append.state.value, append.updated, version)

@@ -23,7 +23,7 @@ __all__ = ["METHODS", "Method"]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """One operation. `path` is its REST path with `{fields}` of the request; `verbs` the HTTP methods, first the usual."""
+    """One operation. `path`: its REST path with `{fields}` of the request; `verbs`: HTTP methods, the usual one first."""
 
     name: str
     request: type[Any]

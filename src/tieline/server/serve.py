@@ -1,0 +1,258 @@
+"""Serving an app as a process: uvicorn, the socket, signals and the drain at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import importlib.util
+import ipaddress
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from tieline.engine.agent import Agent
+from tieline.engine.service import Limits
+from tieline.server.asgi import App, app
+from tieline.stores import Store
+from tieline.stores.base import StoreError
+
+__all__ = ["CannotServe", "load_agents", "serve"]
+
+_KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
+
+
+class CannotServe(Exception):
+    """Serving could not begin; the sentence says why and what to do."""
+
+
+def load_agents(target: str) -> Agent | dict[str, Agent] | App:
+    """What `target` names: `FILE`, `FILE:object` or `module:object`.
+
+    A file without an object gives its only agent, or all of them by their names in it. An object is an Agent, a
+    mapping of agents, or an App. The file's folder is put first on `sys.path`, as `python FILE` does.
+
+    Raises:
+        CannotServe: there is no such file, module or object, or it fails to load.
+    """
+    where, _, name = (
+        target.rpartition(":") if ":" in Path(target).name or not Path(target).exists() else (target, "", "")
+    )
+    if not where:
+        where, name = name, ""
+    if where.endswith(".py") or Path(where).is_file():
+        module = _load_file(Path(where))
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            module = vars(importlib.import_module(where))
+        except ModuleNotFoundError as error:
+            if error.name is not None and (where == error.name or where.startswith(f"{error.name}.")):
+                raise CannotServe(f"There is no file or module {where!r}. Give FILE.py or module:object.") from None
+            raise CannotServe(f"{where} needs {error.name!r}, which is not installed.") from error
+        except Exception as error:
+            raise CannotServe(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+    if name:
+        if name not in module:
+            raise CannotServe(f"{where} has no {name!r}. {_agents_in(module)}")
+        found = module[name]
+        if isinstance(found, (Agent, App)):
+            return found
+        if isinstance(found, Mapping) and found and all(isinstance(value, Agent) for value in found.values()):
+            return dict(found)
+        raise CannotServe(f"{name} in {where} is a {type(found).__name__}, not an agent. {_agents_in(module)}")
+    agents = {key: value for key, value in module.items() if isinstance(value, Agent) and not key.startswith("_")}
+    distinct = {id(value): key for key, value in agents.items()}
+    if len(distinct) == 1:
+        return next(iter(agents.values()))
+    if not agents:
+        raise CannotServe(f"{where} has no agent: decorate an async function with @tieline.agent.")
+    return {key: value for key, value in agents.items() if distinct[id(value)] == key}
+
+
+def _load_file(path: Path) -> dict[str, object]:
+    if not path.is_file():
+        raise CannotServe(f"There is no file {path}.")
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise CannotServe(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CannotServe(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return vars(module)
+
+
+def _agents_in(module: Mapping[str, object]) -> str:
+    names = sorted(key for key, value in module.items() if isinstance(value, Agent))
+    return f"Its agents: {', '.join(names)}." if names else "It has no agents."
+
+
+def serve(
+    target: Agent | Mapping[str, Agent] | App,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    store: str | Store = "memory",
+    public_url: str | None = None,
+    trust_forwarded: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    cors_origins: Iterable[str] = (),
+    strict: bool = False,
+    drain_s: float = 5.0,
+    max_body_bytes: int = 64 * 1024 * 1024,
+    limits: Limits | None = None,
+    on_ready: Callable[[Sequence[str]], None] | None = None,
+    on_drain: Callable[[int], None] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, then drain: new work is refused, agents at work may finish for `drain_s` seconds.
+
+    On a loopback address only loopback host names are answered for, beside `public_url`'s and `allowed_hosts`, so that
+    no web page reaches the agents by a name of its own that resolves to this machine.
+
+    Args:
+        target: What to serve; an App is served as it is made, without the options that make one.
+        port: 0 is any free one.
+        on_ready: Called with the URLs of the agents once requests are answered.
+        on_drain: Called with the number of agents at work when the drain begins.
+
+    Raises:
+        CannotServe: the address is taken or not allowed, or the store cannot be opened.
+        ValueError: an option makes no sense.
+    """
+    if isinstance(target, App):
+        application = target
+    else:
+        application = app(
+            target,
+            store=store,
+            public_url=public_url,
+            trust_forwarded=trust_forwarded,
+            allowed_hosts=_hosts(host, public_url, allowed_hosts, trust_forwarded),
+            cors_origins=cors_origins,
+            max_body_bytes=max_body_bytes,
+            strict=strict,
+            drain_s=drain_s,
+            limits=limits,
+        )
+    listening = _bind(host, port)
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=trust_forwarded,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=5,
+        lifespan="on",
+    )
+    actual_port = listening.getsockname()[1]
+    base = public_url.rstrip("/") if public_url else f"http://{_in_url(host)}:{actual_port}"
+    server = _Server(config, application, [base + path for path in application.agents], on_ready, on_drain)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()
+    if server.failure is not None:
+        raise CannotServe(str(server.failure)) from server.failure
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with our start before its own and our drain before its shutdown."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        application: App,
+        urls: Sequence[str],
+        on_ready: Callable[[Sequence[str]], None] | None,
+        on_drain: Callable[[int], None] | None,
+    ) -> None:
+        super().__init__(config)
+        self.failure: StoreError | None = None
+        self._app = application
+        self._urls = urls
+        self._on_ready = on_ready
+        self._on_drain = on_drain
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGINT and SIGTERM, and count that as the normal end it is: uvicorn would raise them once more."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await self._app.start()
+        except StoreError as error:
+            self.failure = error
+            self.should_exit = True
+            return
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what is there now lives as long as the process: the collector need not look at it again
+        if self._on_ready is not None and self.started:
+            self._on_ready(self._urls)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.failure is not None:
+            return
+        if self._on_drain is not None:
+            self._on_drain(sum(service.busy for service in self._app.services.values()))
+        drain = asyncio.ensure_future(self._app.drain())
+        while not drain.done() and not self.force_exit:
+            await asyncio.wait([drain], timeout=0.1)
+        drain.cancel()
+        await super().shutdown(sockets)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with --port.") from None
+    listening.set_inheritable(True)
+    return listening
+
+
+def _hosts(host: str, public_url: str | None, allowed: Iterable[str], trust_forwarded: bool) -> frozenset[str] | None:
+    """The host names to answer for; None is any."""
+    named = set(allowed)
+    if not named and (trust_forwarded or not _is_loopback(host)):
+        return None
+    if public_url is not None and (name := urlsplit(public_url).hostname):
+        named.add(name)
+    return frozenset({*named, "localhost", "127.0.0.1", "[::1]", _in_url(host).lower()})
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
