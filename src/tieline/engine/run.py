@@ -2,7 +2,8 @@
 
 What an agent says is *emitted*: checked against the transition table, encoded, and put behind the task's log. All that
 is emitted in one turn of the event loop is written to the store together, and *published* when the store says that it
-is durable: only then do subscribers see it and callers hear of it. A subscriber is a number: the last event it has seen.
+is durable: only then do subscribers see it and callers hear of it. A subscriber is the number of the last event it has
+seen.
 
     quiet ── first event ──> task: SUBMITTED, WORKING ... ──> rests (INPUT_REQUIRED, AUTH_REQUIRED) or ends
       └── a Message ──> reply, no task                            └── the caller's message ──> WORKING

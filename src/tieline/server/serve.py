@@ -42,11 +42,9 @@ def load_agents(target: str) -> Agent | dict[str, Agent] | App:
     Raises:
         CannotServe: there is no such file, module or object, or it fails to load.
     """
-    where, _, name = (
-        target.rpartition(":") if ":" in Path(target).name or not Path(target).exists() else (target, "", "")
-    )
-    if not where:
-        where, name = name, ""
+    where, _, name = target.rpartition(":")
+    if not where or not name.isidentifier():
+        where, name = target, ""
     if where.endswith(".py") or Path(where).is_file():
         module = _load_file(Path(where))
     else:

@@ -23,7 +23,7 @@ __all__ = ["METHODS", "Method"]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """One operation. `path`: its REST path with `{fields}` of the request; `verbs`: HTTP methods, the usual one first."""
+    """One operation. `path`: its REST path with `{fields}` of the request; `verbs`: HTTP methods, the usual first."""
 
     name: str
     request: type[Any]
