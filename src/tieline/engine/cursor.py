@@ -102,9 +102,10 @@ class Cursor:
         return await run.changed(timeout_s)
 
     def close(self) -> None:
-        """Stop following. Closing twice is allowed."""
+        """Stop following, and let go who waits. Closing twice is allowed."""
         self._closed = True
         run, self._run = self._run, None
         if run is not None:
             run.cursors -= 1
+            run.wake()
             run.service.forget(run)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -158,7 +157,7 @@ class Run:
         self._rest_emitted = 0
         self._waiters: list[asyncio.Future[None]] = []  # want every event
         self._settlers: list[asyncio.Future[None]] = []  # want to know when it rests
-        self._inbox: deque[Message] = deque()
+        self._inbox: list[Message] = []  # heard while the agent was at work
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
         self._response_id: str | None = None
@@ -368,7 +367,7 @@ class Run:
     async def ask(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
         """Put the task into `state` with a question, and wait for the caller's message."""
         if self._inbox:
-            return self._inbox.popleft()
+            return self._inbox.pop(0)
         if self._asked is not None:
             raise InvalidAgentResponse("The agent asks while a question of its own is still open.")
         self._make_task(state)
@@ -630,6 +629,10 @@ class Run:
             if not future.done():
                 future.set_result(None)
         futures.clear()
+
+    def wake(self) -> None:
+        """Let everyone who waits for news look again."""
+        self._wake(self._waiters)
 
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Wait for news; False when none came within `timeout_s`."""

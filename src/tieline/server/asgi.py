@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,10 +29,11 @@ from tieline.errors import (
     ParseError,
 )
 from tieline.server.cards import CardPage
+from tieline.server.streams import Receive, Send, Stream
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.types import encode
-from tieline.wire import jsonrpc, rest, sse, v1
+from tieline.wire import jsonrpc, rest, v1
 from tieline.wire.headers import check_json, check_version, event_number, extensions_of
 from tieline.wire.methods import METHODS, Method
 
@@ -40,23 +42,11 @@ __all__ = ["App", "app"]
 log = logging.getLogger("tieline.server")
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
 _A2A_JSON = (b"content-type", rest.MEDIA_TYPE.encode())
-_SSE_START = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [
-        (b"content-type", b"text/event-stream"),
-        (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # nginx would hold events back
-    ],
-}
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
-_IDLE_S = 1.0  # a stream that has had nothing to say for so long begins to watch whether its caller is still there
 
 
 class _Gone(Exception):
@@ -92,7 +82,7 @@ class App:
         self._strict = strict
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._cors_origins = frozenset(cors_origins)
-        self._streams: set[Cursor] = set()
+        self._streams: set[Stream] = set()
         self._ready = False
         self._endpoints = {
             path: Endpoint(
@@ -125,8 +115,8 @@ class App:
         await asyncio.gather(*(endpoint.service.drain(self.drain_s) for endpoint in self._endpoints.values()))
         await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
         await asyncio.sleep(0)  # what the last events woke may send them
-        for cursor in list(self._streams):
-            cursor.close()
+        for stream in list(self._streams):
+            stream.cursor.close()
 
     async def close(self) -> None:
         """Stop the agents and let go of the store."""
@@ -174,7 +164,14 @@ class App:
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 await _answer(send, 204, b"", [(b"allow", b"GET, POST, DELETE, OPTIONS")])
                 return
-        await endpoint.handle(scope, headers, path, receive, send)
+        stream = await endpoint.handle(scope, headers, path, receive, send)
+        if stream is not None:
+            del headers  # an idle stream keeps nothing of its request
+            self._streams.add(stream)
+            try:
+                await stream.send(receive, send, self._keep_alive_s)
+            finally:
+                self._streams.discard(stream)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -248,19 +245,19 @@ class Endpoint:
             "GetExtendedAgentCard": service.get_extended_agent_card,
         }
 
-    async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
+        """Answer a request; a stream is given back to be sent."""
         if path == "/" or path == "":
             if scope["method"] == "POST":
-                await self._jsonrpc(scope, headers, receive, send)
-                return
+                return await self._jsonrpc(scope, headers, receive, send)
         elif path == WELL_KNOWN_PATH:
             await self._card.answer(scope, headers, send)
-            return
-        await self._rest(scope, headers, path, receive, send)
+            return None
+        return await self._rest(scope, headers, path, receive, send)
 
     # --- JSON-RPC -----------------------------------------------------------------------------------------------------
 
-    async def _jsonrpc(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _jsonrpc(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Stream | None:
         id_ = jsonrpc.NULL
         try:
             content_type = headers.get(b"content-type")
@@ -277,23 +274,21 @@ class Endpoint:
             if operation is not None:
                 result = await operation(v1.read_params(method, call.params), caller)
                 await _answer(send, 200, jsonrpc.encode_result(id_, result))
-                return
+                return None
             if not method.streaming:
                 await self._absent[call.method]()
             cursor = await self._open(method, v1.read_params(method, call.params), caller, headers)
+            before = b'{"jsonrpc":"2.0","id":' + id_ + b',"result":'
+            return Stream(cursor, partial(jsonrpc.encode_error, id_), before, b"}")
         except _Gone:
-            return
+            return None
         except jsonrpc.Malformed as malformed:
             await self._refuse_jsonrpc(send, malformed.id, malformed.error)
-            return
         except A2AError as error:
             await self._refuse_jsonrpc(send, id_, error)
-            return
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
             await self._refuse_jsonrpc(send, id_, _ours(error))
-            return
-        before = b'{"jsonrpc":"2.0","id":' + id_ + b',"result":'
-        await self._stream(cursor, receive, send, before, b"}", lambda error: jsonrpc.encode_error(id_, error))
+        return None
 
     async def _refuse_jsonrpc(self, send: Send, id_: bytes, error: A2AError) -> None:
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
@@ -302,7 +297,7 @@ class Endpoint:
 
     # --- REST ---------------------------------------------------------------------------------------------------------
 
-    async def _rest(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> None:
+    async def _rest(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
         try:
             method, fields = rest.route(scope["method"], path)
             body = b""
@@ -319,17 +314,15 @@ class Endpoint:
             operation = self._unary.get(method.name)
             if operation is not None:
                 await _answer(send, 200, await operation(request, caller), content_type=_A2A_JSON)
-                return
-            cursor = await self._open(method, request, caller, headers)
+                return None
+            return Stream(await self._open(method, request, caller, headers), rest.encode_error)
         except _Gone:
-            return
+            return None
         except A2AError as error:
             await self._refuse_rest(send, error)
-            return
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
             await self._refuse_rest(send, _ours(error))
-            return
-        await self._stream(cursor, receive, send, b"", b"", rest.encode_error)
+        return None
 
     async def _refuse_rest(self, send: Send, error: A2AError) -> None:
         extra = _retry(error)
@@ -399,57 +392,6 @@ class Endpoint:
         )
         return Caller(version=check_version(version, strict=self._strict), extensions=extensions)
 
-    # --- streams ------------------------------------------------------------------------------------------------------
-
-    async def _stream(
-        self,
-        cursor: Cursor,
-        receive: Receive,
-        send: Send,
-        before: bytes,
-        behind: bytes,
-        encode_error: Callable[[A2AError], bytes],
-    ) -> None:
-        """Send what a cursor gives until it ends or its caller has gone; events that are ready go out in one write."""
-        streams = self._app._streams
-        streams.add(cursor)
-        gone: asyncio.Task[None] | None = None
-        patience = _IDLE_S
-        behind += b"\n\n"
-        try:
-            await send(_SSE_START)
-            while True:
-                number, events = cursor.take()
-                if events:
-                    if number:
-                        chunk = b"".join(
-                            [
-                                b"id: %d\ndata: %b%b%b" % (n, before, e.json, behind)
-                                for n, e in enumerate(events, number)
-                            ]
-                        )
-                    else:
-                        chunk = b"".join([b"data: %b%b%b" % (before, e.json, behind) for e in events])
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                elif cursor.ended:
-                    break
-                elif not await cursor.wait(patience):
-                    if gone is None:
-                        gone = asyncio.ensure_future(_until_gone(receive))
-                        gone.add_done_callback(lambda _: cursor.close())
-                        patience = self._app._keep_alive_s
-                    else:
-                        await send({"type": "http.response.body", "body": sse.KEEP_ALIVE, "more_body": True})
-            if cursor.failure is not None:
-                frame = sse.frame(encode_error(cursor.failure))
-                await send({"type": "http.response.body", "body": frame, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            streams.discard(cursor)
-            cursor.close()
-            if gone is not None:
-                gone.cancel()
-
 
 _PLAIN_CALLER = Caller()
 
@@ -462,11 +404,6 @@ def _version_in(query: bytes) -> str:
         if name.lower() == "a2a-version":
             return value
     return ""
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _ours(error: Exception) -> A2AError:
