@@ -1,7 +1,7 @@
 """The agents that a conformance kit is run against (scripts/conformance does it).
 
-The A2A Technology Compatibility Kit chooses what the agent does by the first letters of each message's id. `full`, `plain` and
-`extended` behave alike and differ in what their cards promise, so that together they reach every test of the kit:
+The A2A Technology Compatibility Kit chooses what the agent does by the first letters of each message's id. `full`,
+`plain` and `extended` behave alike and differ in what their cards promise: together they reach every test of the kit.
 
     tieline serve examples/conformance.py:full
 """
@@ -12,11 +12,11 @@ import asyncio
 
 from tieline import AgentExtension, AgentSkill, Answer, Message, Part, Rejected, Turn, agent
 
-# Twice the kit's own waiting time (TCK_STREAMING_TIMEOUT, 2 s unless set): a subscriber must find the task still running.
+# Twice the kit's own waiting time (TCK_STREAMING_TIMEOUT, 2 s unless set): a subscriber must find the task running.
 LONG_RUN_S = 4.0
 
-# What these agents do does not depend on a message's content, so they take any. The refusal of other media types cannot be
-# judged by the kit: the test that is named after it (CORE-SEND-003) passes only where such a message is accepted.
+# What these agents do does not depend on a message's content, so they take any. The refusal of other media types
+# cannot be judged by the kit: the test that is named after it (CORE-SEND-003) passes only where it is accepted.
 ANY_MEDIA_TYPE = ("*/*",)
 
 TEXTS = {
