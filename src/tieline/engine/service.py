@@ -522,7 +522,7 @@ def _with_history(task: Task, length: int | None) -> Task:
     """`task` with its last `length` messages; all of them for None, without long files then (§3.2.4)."""
     if length is None:
         return without_blobs(task)
-    return replace(task, history=task.history[len(task.history) - length :] if length > 0 else ())
+    return replace(task, history=task.history[-length:] if length else ())
 
 
 def _page_token(updated: int) -> str:
