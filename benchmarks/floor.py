@@ -208,7 +208,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if event["type"] == "lifespan.shutdown":
                 return
     if scope["method"] == "GET":
-        return await respond(send, CARD)
+        await respond(send, CARD)
+        return
     body = b""
     more = True
     while more:
@@ -217,7 +218,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         more = event.get("more_body", False)
     request = decode(body)
     if request.method != "SendStreamingMessage":
-        return await respond(send, answer(request))
+        await respond(send, answer(request))
+        return
     await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
     async for frame in stream(request):
         await send({"type": "http.response.body", "body": frame, "more_body": True})

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,12 @@ class Server:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize() / 1024
 
+    @property
+    def processor_s(self) -> float:
+        """Processor time that it has used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 def take_cores() -> Cores:
     """Choose two cores and put this process, and so every load it starts, on the second."""
@@ -74,7 +80,9 @@ def command(name: str, port: int, store: str) -> list[str]:
 
 
 @contextmanager
-def serving(name: str, cores: Cores, *, sqlite: bool = False) -> Iterator[Server]:
+def serving(
+    name: str, cores: Cores, *, sqlite: bool = False, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Start a contestant with an empty store; it answers when the block begins and is killed when it ends."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = f"sqlite:{folder}/tasks.db" if sqlite else "memory"
@@ -83,7 +91,7 @@ def serving(name: str, cores: Cores, *, sqlite: bool = False) -> Iterator[Server
             process = subprocess.Popen(
                 ["taskset", "-c", str(cores.server), *command(name, port, store)],
                 cwd=ROOT,
-                env={**os.environ, "STORE": store, "PORT": str(port), "XDG_STATE_HOME": folder},
+                env={**os.environ, "STORE": store, "PORT": str(port), "XDG_STATE_HOME": folder, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -40,8 +42,11 @@ EVENTS = [
 
 def read(*chunks: bytes) -> tuple[list[ServerSentEvent], bytes]:
     stream = EventStream()
-    events = [event for chunk in chunks for event in stream.feed(chunk)]
-    return events, stream.close()
+    return read_with(stream, chunks), stream.close()
+
+
+def read_with(stream: EventStream, chunks: Iterable[bytes]) -> list[ServerSentEvent]:
+    return [event for chunk in chunks for event in stream.feed(chunk)]
 
 
 def slow_read(stream: bytes) -> list[ServerSentEvent]:
@@ -140,14 +145,11 @@ def test_random_bytes_under_a_limit_raise_only_the_documented_error(chunks: list
     stream = EventStream(max_event_bytes=limit)
     expected = slow_read(b"".join(chunks))
     events: list[ServerSentEvent] = []
-    try:
+    with contextlib.suppress(EventTooLarge):
         for chunk in chunks:
             events += stream.feed(chunk)
-    except EventTooLarge as error:
-        assert error.max_event_bytes == limit
-        assert events == expected[: len(events)]
-    else:
-        stream.close()
+    assert events == expected[: len(events)]
+    stream.close()
 
 
 @given(some_stream, places, st.integers(1, 40))
@@ -264,12 +266,12 @@ def test_the_limit_counts_each_line_with_its_end_and_not_the_blank_line(size: in
     written = b"id: 1\ndata: 0123456789\n\n"
     fits = EventStream(max_event_bytes=len(written) - 1)
     pieces = [written[at : at + size] for at in range(0, len(written), size)]
-    assert [event.data for piece in pieces * 2 for event in fits.feed(piece)] == [b"0123456789"] * 2
+    assert [event.data for event in read_with(fits, pieces * 2)] == [b"0123456789"] * 2
 
     tight = EventStream(max_event_bytes=len(written) - 2)
-    with pytest.raises(EventTooLarge, match="more than 22 bytes"):
-        for piece in pieces:
-            tight.feed(piece)
+    with pytest.raises(EventTooLarge, match="more than 22 bytes") as refused:
+        read_with(tight, pieces)
+    assert refused.value.max_event_bytes == len(written) - 2
 
 
 def test_a_frame_without_end_is_refused_as_soon_as_it_is_over_the_limit() -> None:
