@@ -1,0 +1,3 @@
+"""What all suites share: tests say which requirements they show."""
+
+pytest_plugins = ["tests.requirement_marks"]
