@@ -80,12 +80,13 @@ class Run:
 
     __slots__ = (
         "_ahead",
-        "_answers",
         "_asked",
         "_burst",
         "_burst_began",
         "_inbox",
+        "_next",
         "_pending",
+        "_reason",
         "_response_id",
         "_rest_emitted",
         "_scheduled",
@@ -157,11 +158,12 @@ class Run:
         self._rest_emitted = 0
         self._waiters: list[asyncio.Future[None]] = []  # want every event
         self._settlers: list[asyncio.Future[None]] = []  # want to know when it rests
+        self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
         self._inbox: list[Message] = []  # heard while the agent was at work
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
         self._response_id: str | None = None
-        self._answers = ""
+        self._reason = ""
         self._burst = 0
         self._burst_began = 0.0
 
@@ -385,10 +387,11 @@ class Run:
 
     # --- what the caller says -----------------------------------------------------------------------------------------
 
-    def hear(self, message: Message, metadata: Metadata | None, accepts: tuple[str, ...]) -> int:
+    def hear(self, message: Message, caller: Caller, metadata: Metadata | None, accepts: tuple[str, ...]) -> int:
         """Take a message for this task: an answer, a restart of a resting agent, or one for the queue.
 
-        Returns the number of the event behind which its consequences stand.
+        An agent that is free for it gets it with `go_on`, so that the caller can take its place in the log before the
+        agent says more. Returns the number of the event behind which the consequences stand.
 
         Raises:
             UnsupportedOperation: the task has ended, or its agent takes no message while it works.
@@ -402,9 +405,8 @@ class Run:
                 f"Task {self.task_id!r} is {self.state.value}: it takes no more messages. Send one without taskId.",
                 metadata={"taskId": self.task_id, "state": self.state.value},
             )
-        message = replace(message, task_id=self.task_id, context_id=self.context_id)
-        answers = self._asked is not None and not self._asked.done()
-        if not answers and self.driver is not None:
+        free = self._next is None and (self.driver is None or (self._asked is not None and not self._asked.done()))
+        if not free:
             if self.agent.while_running == "refuse":
                 raise UnsupportedOperation(
                     f"Task {self.task_id!r} is at work and its agent takes no message meanwhile. Wait until it asks.",
@@ -413,19 +415,33 @@ class Run:
             if len(self._inbox) >= self.service.limits.queued_messages:
                 raise Overloaded(f"{len(self._inbox)} messages wait for task {self.task_id!r} already.")
         after = self.emitted
+        message = replace(message, task_id=self.task_id, context_id=self.context_id)
+        self.caller = caller
         self.blobs = self.blobs or _has_blob(message)
         self._pending.append(_Heard(message))
-        if answers or self.driver is None:
+        if free:
+            self._next = (message, metadata, accepts)
             self._emit_status(TaskState.WORKING, None)
-            if self._asked is not None:
-                self._asked.set_result(message)
-            else:
-                self._response_id = None
-                self.start(message, metadata, accepts)
         else:
             self._inbox.append(message)
-            self._schedule()
+        self._flush()
         return after
+
+    def go_on(self) -> None:
+        """Give the agent the message that `hear` has taken for it."""
+        if self._next is None or self.state is None:
+            return
+        (message, metadata, accepts), self._next = self._next, None
+        if self.state.terminal or self.broken is not None:  # it was cancelled meanwhile
+            self.service.forget(self)
+            return
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result(message)
+        elif self.driver is None:
+            self._response_id = None
+            self.start(message, metadata, accepts)
+        else:
+            self._inbox.append(message)
 
     async def cancel(self) -> None:
         """Stop the agent, then tell CANCELED.
@@ -459,7 +475,7 @@ class Run:
         """The agent has used up its time: cancel it, and the task ends FAILED."""
         if self.driver is not None and self._stopping is None:
             self._stopping = TaskState.FAILED
-            self._answers = f"The agent took longer than {self.service.limits.run_s:g} s."
+            self._reason = f"The agent took longer than {self.service.limits.run_s:g} s."
             self.driver.cancel()
 
     def fail(self, words: str) -> None:
@@ -469,7 +485,7 @@ class Run:
     @property
     def idle(self) -> bool:
         """Whether nothing is on its way to the store."""
-        return not self._writing and not self._pending
+        return not self._writing and not self._pending and self._next is None
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -489,7 +505,7 @@ class Run:
         if stopping is TaskState.CANCELED:
             self._end(TaskState.CANCELED, None)
         elif stopping is TaskState.FAILED:
-            self._end(TaskState.FAILED, self._answers or "The server stopped before the agent was done.")
+            self._end(TaskState.FAILED, self._reason or "The server stopped before the agent was done.")
         elif stopping is None:
             if self.broken is None:
                 log.error(
@@ -614,6 +630,7 @@ class Run:
         log.error("task %s cannot be stored: %s", self.task_id, error)
         self.broken = InternalError("The task could not be stored; what became of it is not known. Try again later.")
         self._ahead = False
+        self._next = None
         self._pending.clear()
         if self.driver is not None and self.driver is not asyncio.current_task():
             self.driver.cancel()
@@ -674,8 +691,9 @@ class Run:
             raise self.broken
 
     async def written(self) -> None:
-        """Wait until all that was emitted is stored. Raises InternalError when it could not be."""
-        while (self._writing or self._pending) and self.broken is None:
+        """Wait until all that has been emitted up to now is stored. Raises InternalError when it could not be."""
+        emitted = self.emitted
+        while self.published < emitted and self.broken is None:
             await self.changed()
         if self.broken is not None:
             raise self.broken

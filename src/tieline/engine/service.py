@@ -106,12 +106,21 @@ class Service:
     async def _start(self) -> None:
         self.clock.not_before(await self.store.open())
         for record in await self.store.unfinished(self._scope_prefix):
-            run = self.runs[record.task_id] = Run.revive(self, Caller(), record, await self._task_of(record))
-            run.fail("The server stopped while this task was at work.")
-            await run.written()
-            self.forget(run)
+            await self._end_orphan(record, "The server stopped while this task was at work.")
         self._pruned_at = asyncio.get_running_loop().time()
         self._ready = True
+
+    async def _end_orphan(self, record: Record, words: str) -> None:
+        """End a stored task that says it is at work, but has no run: nobody would ever end it."""
+        task = await self._stored(record)
+        if self._run(record.task_id, record.scope) is not None:
+            return  # another call is at it
+        run = self.runs[record.task_id] = Run.revive(self, Caller(), record, task)
+        run.fail(words)
+        try:
+            await run.written()
+        finally:
+            self.forget(run)
 
     @property
     def busy(self) -> int:
@@ -130,6 +139,7 @@ class Service:
     async def close(self) -> None:
         """Stop every agent: tasks at work end FAILED with a reason, those that wait for their caller stay so."""
         self._draining = True
+        self._ready = False
         if self._ticking is not None:
             self._ticking.cancel()
         for task in (self._pruning, self._starting):
@@ -143,7 +153,6 @@ class Service:
                 await run.written()
             except InternalError:
                 log.error("task %s could not be stored before the end", run.task_id)
-        self._ready = False
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +165,11 @@ class Service:
             InternalError: the task could not be stored.
         """
         run, after = await self._begin(request, caller)
+        if after:
+            try:
+                await run.written()
+            finally:
+                run.go_on()
         configuration = request.configuration
         history_length = None
         if configuration is not None:
@@ -173,9 +187,13 @@ class Service:
         run, after = await self._begin(request, caller)
         if after == 0:
             return Cursor(run, 0, until_input=True)
-        await run.written()  # the snapshot shows the message that was just heard
-        # No await until the cursor is taken: an event between them would be lost.
-        return self._from_snapshot(run, until_input=True)
+        try:
+            await run.written()
+            await run.readable()
+            # No await until the cursor is taken: an event between them would be lost.
+            return self._from_snapshot(run, until_input=True)
+        finally:
+            run.go_on()
 
     async def get_task(self, request: GetTaskRequest, caller: Caller) -> Encoded[Task]:
         """A2A 1.0 §3.1.3. Raises TaskNotFound, InvalidParams."""
@@ -186,9 +204,7 @@ class Service:
         if run is not None and run.published:
             await run.readable()
             return self._shown(run.snapshot(), request.history_length, run.blobs)
-        record = await self.store.get(scope, request.id)
-        if record is None:
-            raise TaskNotFound(request.id)
+        record = await self._record(scope, request.id)
         return self._shown(await self._encoded(record), request.history_length, None)
 
     async def list_tasks(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
@@ -254,6 +270,10 @@ class Service:
         self._check_extensions(caller)
         scope = self._scope(caller, request.tenant)
         run = await self._living(request.id, scope)
+        if isinstance(run, Run):
+            await run.readable()
+            if run.closed:  # it ended while its last write was under way
+                run = await self._record(scope, request.id)
         if isinstance(run, Record):
             missed = None if last_event_id is None else await self.store.events(scope, request.id, last_event_id)
             if missed:
@@ -264,7 +284,6 @@ class Service:
             )
         if last_event_id is not None and last_event_id <= run.published:
             return await self._resume(run, last_event_id)
-        await run.readable()
         return self._from_snapshot(run)
 
     async def create_push_notification_config(self) -> None:
@@ -302,7 +321,7 @@ class Service:
             if message.reference_task_ids:
                 run.references = await self._references(scope, message)
             self._check_room()
-            return run, run.hear(message, request.metadata, accepts)
+            return run, run.hear(message, caller, request.metadata, accepts)
         references = await self._references(scope, message) if message.reference_task_ids else ()
         self._check_room()
         run = Run(self, scope, caller, new_id(), message.context_id or new_id())
@@ -374,6 +393,20 @@ class Service:
         run = self.runs.get(task_id)
         return run if run is not None and run.scope == scope else None
 
+    async def _record(self, scope: str, task_id: str) -> Record:
+        """A stored task that has no run; one that was left at work by a failing store is ended first.
+
+        Raises TaskNotFound.
+        """
+        record = await self.store.get(scope, task_id)
+        at_work = record is not None and not (record.state.terminal or record.state.interrupted)
+        if record is not None and at_work and self._run(task_id, scope) is None:
+            await self._end_orphan(record, "The server lost track of this task when its store failed.")
+            record = await self.store.get(scope, task_id)
+        if record is None:
+            raise TaskNotFound(task_id)
+        return record
+
     async def _living(self, task_id: str, scope: str) -> Run | Record:
         """The run of a task that has not ended, made if need be; its record if it has.
 
@@ -381,9 +414,7 @@ class Service:
         """
         run = self._run(task_id, scope)
         if run is None:
-            record = await self.store.get(scope, task_id)
-            if record is None:
-                raise TaskNotFound(task_id)
+            record = await self._record(scope, task_id)
             if record.state.terminal:
                 return record
             task = await self._task_of(record)
@@ -391,9 +422,7 @@ class Service:
             if run is None:
                 run = self.runs[task_id] = Run.revive(self, Caller(), record, task)
         if run.closed and run.broken is None:
-            record = await self.store.get(scope, task_id)
-            if record is not None:
-                return record
+            return await self._record(scope, task_id)
         return run
 
     async def _resume(self, run: Run, after: int) -> Cursor:
@@ -410,6 +439,8 @@ class Service:
     def _from_snapshot(self, run: Run, *, until_input: bool = False) -> Cursor:
         task = run.task()
         event = Event(without_blobs(task) if run.blobs else task)
+        if until_input and task.state is TaskState.INPUT_REQUIRED:  # it has asked again meanwhile: all is told
+            return Cursor(None, 0, head=[event], first=run.published)
         return Cursor(run, run.published, head=[event], first=run.published, until_input=until_input)
 
     async def _task_of(self, record: Record) -> Task:
@@ -418,6 +449,10 @@ class Service:
         if run is not None and run.published:
             await run.readable()
             return run.task()
+        return await self._stored(record)
+
+    async def _stored(self, record: Record) -> Task:
+        """A record's snapshot with the events behind it folded in."""
         task = load(record.snapshot, Task)
         if record.version == record.snapshot_version:
             return task
