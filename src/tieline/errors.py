@@ -96,7 +96,7 @@ class A2AError(Exception):
     rpc_code: ClassVar[int] = -32603
     http_status: ClassVar[int] = 500
     grpc_status: ClassVar[str] = "INTERNAL"
-    reason: ClassVar[str] = "INTERNAL"
+    reason: ClassVar[str] = "INTERNAL_ERROR"
 
     def __init__(
         self,

@@ -382,8 +382,8 @@ encode: Final = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 """A value as compact UTF-8 JSON. Integers of any size stay integers if they came through `exact` or `decode`."""
 
 _LONG_NUMBER: Final = re.compile(rb"\d{19}").search
-_SNAKE_NAME: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:').search
-_SNAKE: Final = re.compile(r"_([a-z])")
+_SNAKE_NAME: Final = re.compile(rb'"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:').search
+_SNAKE: Final = re.compile(r"_([a-z0-9])")
 _I64, _U64 = -(1 << 63), (1 << 64) - 1
 
 
@@ -464,7 +464,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], *, root: str = "") -> T:
     except InvalidParams:
         raise
     except msgspec.ValidationError as error:
-        if "Number out of range" in str(error):
+        if "out of range" in str(error):
             raise violation(error, root) from None
         value = _decode_protojson(data, type_, root)
     if _LONG_NUMBER(data):
@@ -525,9 +525,10 @@ def _protojson(value: Any) -> Any:
 def violation(error: msgspec.ValidationError, root: str = "") -> InvalidParams:
     """What msgspec said of a bad value, as InvalidParams with one field violation."""
     text = str(error)
-    match = _AT.search(text)
+    begin = text.rfind(" - at `$")  # the last one: what the caller wrote may stand before it
+    match = _AT.match(text, begin) if begin >= 0 else None
     path = match.group(1) if match else ""
-    description = _AT.sub("", text)
+    description = text[:begin] if match else text
     missing = re.match(r"Object missing required field `(.+)`$", description)
     if missing:
         path = f"{path}.{missing.group(1)}" if path else missing.group(1)

@@ -70,7 +70,7 @@ class App:
         allowed_hosts: Iterable[str] | None = None,
         cors_origins: Iterable[str] = (),
         max_body_bytes: int = 64 * 1024 * 1024,
-        keep_alive_s: float = 15.0,
+        keep_alive_s: float = 4.0,
         strict: bool = False,
         drain_s: float = 5.0,
         limits: Limits | None = None,
@@ -452,7 +452,7 @@ def app(
     allowed_hosts: Iterable[str] | None = None,
     cors_origins: Iterable[str] = (),
     max_body_bytes: int = 64 * 1024 * 1024,
-    keep_alive_s: float = 15.0,
+    keep_alive_s: float = 4.0,
     strict: bool = False,
     drain_s: float = 5.0,
     limits: Limits | None = None,
@@ -467,7 +467,7 @@ def app(
         allowed_hosts: Host names to answer for; None is any.
         cors_origins: Origins of web pages that may call; "*" is any. The card may be read from anywhere.
         max_body_bytes: Larger requests are refused with 413.
-        keep_alive_s: A stream without news sends a comment this often.
+        keep_alive_s: A stream without news sends a comment this often; many clients give up one that is silent for 5 s.
         strict: Refuse requests without A2A-Version instead of taking them for 1.0.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.

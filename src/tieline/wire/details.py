@@ -10,17 +10,14 @@ __all__ = ["details_of", "error_from_details"]
 
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
-_PLAIN = frozenset((-32700, -32600, -32601, -32602, -32603))
 
 
 def details_of(error: A2AError) -> list[dict[str, Any]]:
-    """ErrorInfo for an error of A2A's own or with metadata, BadRequest for field violations."""
-    details: list[dict[str, Any]] = []
-    if error.rpc_code not in _PLAIN or error.metadata:
-        info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": error.reason, "domain": ERROR_DOMAIN}
-        if error.metadata:
-            info["metadata"] = error.metadata
-        details.append(info)
+    """ErrorInfo for every error (readers of REST know an error by its reason), BadRequest for field violations."""
+    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": error.reason, "domain": ERROR_DOMAIN}
+    if error.metadata:
+        info["metadata"] = error.metadata
+    details = [info]
     if error.violations:
         violations = [{"field": v.field, "description": v.description} for v in error.violations]
         details.append({"@type": _BAD_REQUEST, "fieldViolations": violations})

@@ -102,9 +102,7 @@ def encode_result(id_: bytes, result: bytes) -> bytes:
 
 def encode_error(id_: bytes, error: A2AError) -> bytes:
     """A response around an error, with google.rpc details as `data` (§9.5)."""
-    body: dict[str, Any] = {"code": error.rpc_code, "message": error.message}
-    if details := details_of(error):
-        body["data"] = details
+    body = {"code": error.rpc_code, "message": error.message, "data": details_of(error)}
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"error":' + encode(body) + b"}"
 
 

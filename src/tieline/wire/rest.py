@@ -99,10 +99,8 @@ def _read_merged(method: Method, fields: dict[str, str], body: bytes) -> Any:
 
 def encode_error(error: A2AError) -> bytes:
     """google.rpc.Status as JSON (§11.6)."""
-    status: dict[str, Any] = {"code": error.http_status, "status": error.grpc_status, "message": error.message}
-    if details := details_of(error):
-        status["details"] = details
-    return encode({"error": status})
+    status = {"code": error.http_status, "status": error.grpc_status, "message": error.message}
+    return encode({"error": {**status, "details": details_of(error)}})
 
 
 class _Status(msgspec.Struct, frozen=True, gc=False):
