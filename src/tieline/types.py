@@ -381,7 +381,7 @@ def _encode_hook(value: Any) -> Any:
 encode: Final = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 """A value as compact UTF-8 JSON. Integers of any size stay integers if they came through `exact` or `decode`."""
 
-_LONG_NUMBER: Final = re.compile(rb"\d{19}").search
+_LONG_NUMBER: Final = re.compile(rb"[:,\[\s-]\d{19}").search
 _SNAKE_NAME: Final = re.compile(rb'"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:').search
 _SNAKE: Final = re.compile(r"_([a-z0-9])")
 _I64, _U64 = -(1 << 63), (1 << 64) - 1
@@ -398,6 +398,12 @@ def exact(value: Any) -> Any:
         items = [exact(item) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return value
+
+
+def _has_long_number(json: bytes | msgspec.Raw) -> bool:
+    """Whether an integer beyond 64 bits may stand in a free-form field: cheap for what has none, files above all."""
+    view = bytes(json) if isinstance(json, msgspec.Raw) else json
+    return (b'data"' in view or b'params"' in view) and _LONG_NUMBER(view) is not None
 
 
 def _exact_struct(value: Any) -> Any:
@@ -467,9 +473,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], *, root: str = "") -> T:
         if "out of range" in str(error):
             raise violation(error, root) from None
         value = _decode_protojson(data, type_, root)
-    if _LONG_NUMBER(data):
-        value = _exact_struct(value)
-    return value
+    return _exact_struct(value) if _has_long_number(data) else value
 
 
 def load(data: bytes, type_: type[T]) -> T:
@@ -478,7 +482,7 @@ def load(data: bytes, type_: type[T]) -> T:
     if decoder is None:
         decoder = _decoders[type_] = msgspec.json.Decoder(type_)
     value: T = decoder.decode(data)
-    return _exact_struct(value) if _LONG_NUMBER(data) else value
+    return _exact_struct(value) if _has_long_number(data) else value
 
 
 def _decode_protojson(data: bytes | msgspec.Raw, type_: type[T], root: str) -> T:
