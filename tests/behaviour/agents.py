@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from tieline import Agent, Turn, agent
+from tests.behaviour.harness import Json, Transport
+from tieline import Agent, Failed, Rejected, Turn, agent
 
-__all__ = ["Act", "Puppet", "hello", "make_agent"]
+__all__ = ["ENDS", "Act", "Puppet", "begun", "end", "ended", "hello", "make_agent"]
 
 Step = Callable[[Turn], Awaitable[Any]]
 
@@ -85,3 +86,30 @@ class Puppet:
     async def next(self) -> Act:
         """The next run, when it has been started."""
         return await self._acts.get()
+
+
+ENDS = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
+"""The terminal states."""
+
+
+async def begun(agent: Transport, puppet: Puppet, content: str = "go", **fields: Any) -> tuple[Json, Act]:
+    """A task whose agent is at work, in state WORKING."""
+    task = await agent.task(content, configuration={"returnImmediately": True}, **fields)
+    return task, await puppet.next()
+
+
+async def end(agent: Transport, task_id: str, act: Act, state: str) -> Json:
+    """Bring a task that is at work to its end in `state`."""
+    if state == "CANCELED":
+        return await agent.cancel(task_id)
+    if state == "COMPLETED":
+        act.end()
+    else:
+        act.tell({"FAILED": Failed, "REJECTED": Rejected}[state]("It has to be so."))
+    return await agent.until(task_id, state)
+
+
+async def ended(agent: Transport, puppet: Puppet, state: str, **fields: Any) -> Json:
+    """A task that has ended in `state`."""
+    task, act = await begun(agent, puppet, **fields)
+    return await end(agent, task["id"], act, state)

@@ -13,10 +13,11 @@ is plain dicts, the same on all three, held against the data model (`shapes`). W
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, ClassVar, Final, Self
@@ -44,6 +45,7 @@ __all__ = [
     "Stream",
     "Transport",
     "data",
+    "eventually",
     "message",
     "refused",
     "state_of",
@@ -257,6 +259,12 @@ class Stream(ABC):
         return [event async for event in self]
 
 
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again until it holds; the time limit of the test is that of this, too."""
+    while not await holds():  # noqa: ASYNC110 - what is waited for is known by asking only
+        await asyncio.sleep(0)
+
+
 class Transport(ABC):
     """One agent, reached over one transport. All answers are checked against the data model."""
 
@@ -359,7 +367,17 @@ class Transport(ABC):
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     async def until(self, task_id: str, state: str, **fields: Any) -> Json:
-        """Follow a task until it is in `state` ("WORKING"), and read it then."""
+        """Wait until a task is there and in `state` ("WORKING"), and read it then."""
+
+        async def is_there() -> bool:
+            try:
+                await self.get(task_id, **fields)
+            except Refused as refusal:
+                refusal.check("TaskNotFoundError")
+                return False
+            return True
+
+        await eventually(is_there)
         task = await self.get(task_id, **fields)
         if state_of(task) != state and task["status"]["state"] not in TERMINAL:
             try:

@@ -1,0 +1,93 @@
+"""Serving agents for tests: one HTTP server for the whole suite, an app of its own for each agent of a test."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tieline
+from tests.behaviour.agents import Puppet, make_agent
+from tests.behaviour.harness import Direct, JsonRpc, Rest, Transport
+from tieline import Agent, App
+from tieline.stores import Store
+
+__all__ = ["Serve", "Switchboard", "both_stores", "over"]
+
+both_stores = pytest.mark.parametrize("store", ["memory", "sqlite"])
+"""Marks a test that is run on either store."""
+
+
+def over(*transports: str) -> pytest.MarkDecorator:
+    """Marks a test that is run over these transports only."""
+    return pytest.mark.parametrize("transport", transports)
+
+
+_numbers = count(1)
+
+
+class Switchboard:
+    """An ASGI application of many: "/t7/..." goes to the app that is mounted at "/t7"."""
+
+    def __init__(self) -> None:
+        self.apps: dict[str, App] = {}
+        self.port = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        root = "/" + scope["path"].split("/")[1]
+        await self.apps[root]({**scope, "root_path": root}, receive, send)
+
+
+class Serve:
+    """Serves agents for one test: `await serve(agent)` gives a Transport that calls it."""
+
+    def __init__(self, switchboard: Switchboard, transport: str, store: str, folder: Path) -> None:
+        self._switchboard = switchboard
+        self._kind = {kind.name: kind for kind in (Direct, JsonRpc, Rest)}[transport]
+        self._store = store
+        self._folder = folder
+        self._served: list[Transport] = []
+        self._options: dict[Transport, dict[str, Any]] = {}
+
+    async def __call__(
+        self, agent: Agent | Puppet | Any, *, store: str | Store | None = None, **options: Any
+    ) -> Transport:
+        """Serve an agent, a puppet or an agent's function; `options` are those of `tieline.app`."""
+        made = agent.agent if isinstance(agent, Puppet) else agent if isinstance(agent, Agent) else make_agent(agent)
+        root = f"/t{next(_numbers)}"
+        if store is None:
+            store = f"sqlite:{self._folder / root[1:]}.db" if self._store == "sqlite" else self._store
+        app = tieline.app(made, store=store, **options)
+        await app.start()
+        self._switchboard.apps[root] = app
+        transport = self._kind(app, self._switchboard.port, root)
+        self._served.append(transport)
+        self._options[transport] = {"agent": made, "store": store, **options}
+        return transport
+
+    async def restart(self, transport: Transport) -> Transport:
+        """Stop the server of an agent and serve it again from the same store."""
+        await self._stop(transport)
+        options = self._options[transport]
+        # A memory store outlives its app; a SQLite file is opened again.
+        kept = (
+            options["store"] if isinstance(options["store"], str) and ":" in options["store"] else transport.app.store
+        )
+        return await self(**{**options, "store": kept})
+
+    async def _stop(self, transport: Transport) -> None:
+        self._served.remove(transport)
+        transport.close()
+        await transport.app.close()
+        del self._switchboard.apps[transport.root]
+
+    async def close(self) -> None:
+        """Stop everything; what is still at work then is a fault."""
+        for transport in list(self._served):
+            transport.close()
+            transport.app.drain_s = 0
+            await transport.app.drain()
+            await self._stop(transport)
