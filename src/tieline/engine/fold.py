@@ -30,7 +30,7 @@ from tieline.types import (
     TaskStatusUpdateEvent,
 )
 
-__all__ = ["TRANSITIONS", "Fold", "NotAllowed", "fold", "may_follow"]
+__all__ = ["Fold", "NotAllowed", "TRANSITIONS", "fold", "may_follow"]
 
 _ENDS: Final = frozenset(state for state in TaskState if state.terminal)
 _RUNNING: Final = frozenset((TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)) | _ENDS

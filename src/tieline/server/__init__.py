@@ -1,0 +1,1 @@
+"""HTTP to operations: the ASGI app, and the process that serves it."""

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["KEEP_ALIVE", "EventStream", "EventTooLarge", "ServerSentEvent", "frame"]
+__all__ = ["EventStream", "EventTooLarge", "KEEP_ALIVE", "ServerSentEvent", "frame"]
 
 KEEP_ALIVE: Final = b":\n\n"
 """A comment. Readers skip it; it keeps proxies and read time-outs from closing a stream that has nothing to say."""
