@@ -9,7 +9,7 @@ from typing import Any
 from tests.behaviour.harness import Json, Transport
 from tieline import Agent, Failed, Rejected, Turn, agent
 
-__all__ = ["ENDS", "Act", "Puppet", "begun", "end", "ended", "hello", "make_agent"]
+__all__ = ["ENDS", "Act", "Puppet", "asks", "begun", "end", "ended", "hello", "make_agent", "says"]
 
 Step = Callable[[Turn], Awaitable[Any]]
 
@@ -24,6 +24,16 @@ def make_agent(function: Any, **options: Any) -> Agent:
 async def hello(turn: Turn) -> str:
     """The least agent: one text, one artifact."""
     return f"Hello, {turn.text}!"
+
+
+def says(text: str) -> Step:
+    """A step: a status in state WORKING with these words."""
+    return lambda turn: turn.status(text)
+
+
+def asks(text: str) -> Step:
+    """A step: a question to the caller; its answer is put into `act.results`."""
+    return lambda turn: turn.ask(text)
 
 
 class Act:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.agents import ENDS, Puppet, begun, end, ended, hello, make_agent
+from tests.behaviour.agents import ENDS, Puppet, asks, begun, end, ended, hello, make_agent
 from tests.behaviour.harness import Transport, eventually, message, refused, state_of, text_of
 from tests.behaviour.serving import Serve, both_stores
 from tieline import Artifact, Limits, Message, Part, Turn
@@ -108,16 +108,16 @@ async def test_blocking_send_returns_only_when_its_task_has_ended(
 
 @pytest.mark.requirement("mode.blocking-waits")
 @pytest.mark.parametrize(
-    ("asks", "state"),
+    ("question", "state"),
     [(Turn.ask, "INPUT_REQUIRED"), (Turn.authorize, "AUTH_REQUIRED")],
     ids=["input", "auth"],
 )
-async def test_blocking_send_returns_when_the_agent_asks(serve: Serve, asks: Any, state: str) -> None:
+async def test_blocking_send_returns_when_the_agent_asks(serve: Serve, question: Any, state: str) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
     sending = asyncio.create_task(agent.task())
     act = await puppet.next()
-    act.tell("so far", lambda turn: asks(turn, "And now?"))
+    act.tell("so far", lambda turn: question(turn, "And now?"))
     task = await sending
     assert state_of(task) == state
     assert text_of(task["status"]["message"]) == "And now?"
@@ -273,7 +273,7 @@ async def test_message_for_a_task_at_work_is_queued_for_the_next_question_and_st
     queued = await agent.task("blue", taskId=task["id"], configuration={"returnImmediately": True})
     assert state_of(queued) == "WORKING"
     assert [text_of(m) for m in queued["history"]] == ["go", "blue"]
-    act.tell(lambda turn: turn.ask("Which colour?"))
+    act.tell(asks("Which colour?"))
     assert await act.results.get() == "blue"
     act.end()
     done = await agent.until(task["id"], "COMPLETED")
@@ -302,7 +302,7 @@ async def test_message_for_a_task_at_work_is_refused_where_the_agent_says_so(ser
         await agent.send("hurry", taskId=task["id"])
     with refused("UnsupportedOperationError"):
         await agent.stream("hurry", taskId=task["id"])
-    act.tell(lambda turn: turn.ask("Which colour?"))
+    act.tell(asks("Which colour?"))
     await agent.until(task["id"], "INPUT_REQUIRED")
     sending = asyncio.create_task(agent.task("blue", taskId=task["id"]))  # an answer is no interruption
     assert await act.results.get() == "blue"
@@ -314,12 +314,12 @@ async def test_two_answers_at_once_are_taken_one_after_the_other(serve: Serve) -
     puppet = Puppet()
     agent = await serve(puppet)
     task, act = await begun(agent, puppet)
-    act.tell(lambda turn: turn.ask("First?"))
+    act.tell(asks("First?"))
     await agent.until(task["id"], "INPUT_REQUIRED")
     sending = [asyncio.create_task(agent.task(text, taskId=task["id"])) for text in ("one", "two")]
     first = await act.results.get()
     await eventually(lambda: _heard(agent, task["id"], 4))
-    act.tell(lambda turn: turn.ask("Second?"))
+    act.tell(asks("Second?"))
     second = await act.results.get()
     assert {first, second} == {"one", "two"}
     act.end()
@@ -338,10 +338,10 @@ async def test_messages_beyond_the_queue_are_refused_until_there_is_room(serve: 
     with refused("Overloaded"):
         await agent.task("three", **at_once)
     assert [text_of(m) for m in (await agent.get(task["id"]))["history"]] == ["go", "one", "two"]
-    act.tell(lambda turn: turn.ask("?"))
+    act.tell(asks("?"))
     assert await act.results.get() == "one"
     await agent.task("four", **at_once)
-    act.tell(*[lambda turn: turn.ask("?")] * 2)
+    act.tell(*[asks("?")] * 2)
     assert [await act.results.get(), await act.results.get()] == ["two", "four"]
     act.end()
     await agent.until(task["id"], "COMPLETED")
