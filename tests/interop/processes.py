@@ -30,14 +30,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str | Path], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: Sequence[str | Path], port: int, log: Path, folder: Path = ROOT
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process that listens on `port` of 127.0.0.1, until the end of the block; its output goes to `log`.
 
     Raises:
         AssertionError: it ended, or did not listen within the limit, or does not stop; with the end of its output.
     """
     with log.open("wb") as output:
-        process = start(command, output)
+        process = start(command, output, folder)
         try:
             _wait_for_port(process, port, log)
             yield process
@@ -51,12 +53,12 @@ def running(command: Sequence[str | Path], port: int, log: Path) -> Iterator[sub
                 raise AssertionError(f"the process does not stop:\n{_tail(log)}") from None
 
 
-def start(command: Sequence[str | Path], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str | Path], output: IO[bytes], folder: Path = ROOT) -> subprocess.Popen[bytes]:
     # Without a proxy: it would be asked for 127.0.0.1.
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     return subprocess.Popen(
         [str(word) for word in command],
-        cwd=ROOT,
+        cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
