@@ -1,0 +1,121 @@
+"""Service parameters and media types in headers (A2A 1.0 §3.2.6, §3.6, §9.2, §11.2)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.strategies import FIXED
+from tieline.errors import MediaTypeNotSupported, VersionNotSupported
+from tieline.wire.headers import check_json, check_version, event_number, extensions_of
+
+
+@pytest.mark.parametrize("asked", ["1.0", "1.0.0", "1.0.1", "1.0.99"])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_patch_number_does_not_count(asked: str, strict: bool) -> None:
+    assert check_version(asked, strict=strict) == "1.0"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["0.3", "0.3.0", "1.1", "2.0", "1", "10", "v1.0", "1.0-rc", "1.0.0.0", "1.0.", "x", "1.0,0.3", "\uff11.\uff10"],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_version_that_is_not_served_is_refused_with_those_that_are(asked: str, strict: bool) -> None:
+    with pytest.raises(VersionNotSupported) as caught:
+        check_version(asked, strict=strict)
+    assert caught.value.metadata == {"requestedVersion": asked, "supportedVersions": "1.0"}
+
+
+def test_no_version_is_1_0_unless_strict_then_it_is_0_3() -> None:
+    assert check_version("") == "1.0"
+    with pytest.raises(VersionNotSupported) as caught:
+        check_version("", strict=True)
+    assert caught.value.metadata["requestedVersion"] == "0.3"
+
+
+@FIXED
+@given(st.text(max_size=12))
+def test_any_version_is_served_or_refused(asked: str) -> None:
+    try:
+        served = check_version(asked)
+    except VersionNotSupported:
+        served = "refused"
+    assert served in ("1.0", "refused")
+
+
+@pytest.mark.requirement("jsonrpc.comma-separated", "rest.comma-separated")
+@pytest.mark.parametrize(
+    ("values", "uris"),
+    [
+        ([], ()),
+        ([""], ()),
+        (["https://a"], ("https://a",)),
+        (["https://a,https://b"], ("https://a", "https://b")),
+        ([" https://a ,\thttps://b ,, "], ("https://a", "https://b")),
+        (["https://b", "https://a,https://b"], ("https://b", "https://a")),
+    ],
+)
+def test_extensions_are_parted_by_commas_in_one_header_or_several(values: list[str], uris: tuple[str, ...]) -> None:
+    assert extensions_of(values) == uris
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        "application/json",
+        "APPLICATION/JSON",
+        "application/json; charset=utf-8",
+        "application/json;charset=UTF-8",
+        "application/a2a+json",
+        "application/vnd.api+json; v=1",
+        " application/json ",
+    ],
+)
+def test_json_of_any_kind_is_taken(content_type: str) -> None:
+    check_json(content_type)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "text/plain;application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=json",
+        "application/xml",
+        "application/jsonp",
+        "json",
+        "*/*",
+    ],
+)
+def test_another_type_is_refused_by_its_name(content_type: str) -> None:
+    with pytest.raises(MediaTypeNotSupported) as caught:
+        check_json(content_type)
+    assert caught.value.metadata == {"mediaType": content_type.partition(";")[0]}
+    assert caught.value.http_status == 415
+
+
+@pytest.mark.parametrize(
+    ("given_", "number"),
+    [
+        (None, None),
+        ("", None),
+        ("0", 0),
+        ("17", 17),
+        ("-1", None),
+        ("1.5", None),
+        ("x", None),
+        ("²", None),
+        ("٣", None),
+    ],
+)
+def test_an_event_number_is_digits_and_anything_else_is_none(given_: str | None, number: int | None) -> None:
+    assert event_number(given_) == number
+
+
+@pytest.mark.parametrize("digits", [20, 400, 5000])
+def test_an_event_number_that_we_cannot_have_given_is_none(digits: int) -> None:
+    assert event_number("9" * digits) is None
