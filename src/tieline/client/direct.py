@@ -1,0 +1,124 @@
+"""A transport without a network: an agent of this process, called through its service.
+
+Requests and results pass through their JSON form, so that both sides see what they would see over HTTP, and share
+nothing that one of them could change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from tieline.client.timeouts import Timeouts
+from tieline.client.transport import Events, Numbered, encoded
+from tieline.engine.cursor import Cursor
+from tieline.engine.service import Service
+from tieline.engine.turn import Caller
+from tieline.errors import InternalError, PeerTimeout
+from tieline.stores import StoreError
+from tieline.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    Value,
+    decode,
+    encode,
+)
+from tieline.wire import v1
+from tieline.wire.headers import event_number
+
+__all__ = ["DirectTransport"]
+
+T = TypeVar("T")
+V = TypeVar("V", bound=Value)
+
+
+class DirectTransport:
+    """One agent's service. See Transport."""
+
+    name = "direct"
+
+    def __init__(self, service: Service, timeouts: Timeouts) -> None:
+        self._service = service
+        self._timeouts = timeouts
+
+    async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
+        answer = await self._limited(self._service.send_message(_copied(request), _caller(extensions)))
+        return v1.decode_answer(v1.encode_answer(answer))
+
+    async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
+        answer = await self._limited(self._service.get_task(_copied(request), _caller(extensions)))
+        return v1.decode_result(answer.json, Task)
+
+    async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
+        answer = await self._limited(self._service.list_tasks(_copied(request), _caller(extensions)))
+        return v1.decode_result(encode(answer), ListTasksResponse)
+
+    async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
+        answer = await self._limited(self._service.cancel_task(_copied(request), _caller(extensions)))
+        return v1.decode_result(answer.json, Task)
+
+    async def open(
+        self,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        extensions: Sequence[str],
+        last_event_id: str | None = None,
+    ) -> Events:
+        caller = _caller(extensions)
+        if isinstance(request, SendMessageRequest):
+            opening = self._service.send_streaming_message(_copied(request), caller)
+        else:
+            number = event_number(last_event_id)
+            opening = self._service.subscribe_to_task(_copied(request), caller, last_event_id=number)
+        return _CursorEvents(await self._limited(opening))
+
+    async def _limited(self, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._timeouts.answer_s) as limit:
+                return await call
+        except StoreError as error:
+            raise InternalError(f"The store of this agent is not available: {error}") from error
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise PeerTimeout(f"The agent {self._service.agent.name!r} did not answer in time.") from None
+
+
+class _CursorEvents:
+    """A subscriber's place in a task's log, as a stream."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    async def read(self) -> Sequence[Numbered]:
+        """See Events.read."""
+        cursor = self._cursor
+        while True:
+            number, events = cursor.take()
+            if events:
+                return [
+                    (str(n) if number else None, v1.decode_event(event.json)) for n, event in enumerate(events, number)
+                ]
+            if cursor.failure is not None:
+                raise cursor.failure
+            if cursor.ended:
+                return ()
+            await cursor.wait()
+
+    async def close(self) -> None:
+        """See Events.close."""
+        self._cursor.close()
+
+
+def _copied(request: V) -> V:
+    return decode(encoded(request), type(request))
+
+
+def _caller(extensions: Sequence[str]) -> Caller:
+    return Caller(extensions=tuple(extensions))

@@ -1,0 +1,215 @@
+"""A stream that is taken up again when it breaks, so that its consumer gets every piece once, or hears of the doubt.
+
+    events ── break or early end ──> subscribe (with Last-Event-ID where the server numbers its events) ──> events
+                                        └── refused: read the task, give what is missing ──> end, or try again
+
+The end is a terminal state, a direct Message, or the agent's wait for its caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final
+
+from tieline.client.seen import Seen
+from tieline.client.timeouts import Recovery
+from tieline.client.transport import Events, Numbered
+from tieline.errors import (
+    A2AError,
+    AuthenticationRequired,
+    InternalError,
+    InvalidPeerResponse,
+    Overloaded,
+    PeerTimeout,
+    TaskInDoubt,
+    Unreachable,
+)
+from tieline.types import StreamEvent, Task, TaskState
+
+__all__ = ["Following"]
+
+_LINGER_S: Final = 1.0
+"""How long the server has to close a stream behind its last event: it may still send a snapshot, and a connection
+whose stream was read to its end can be used again."""
+
+_PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
+"""Errors of an attempt that another one may not meet."""
+
+
+class Following:
+    """One stream as its consumer sees it.
+
+    `subscribe(task_id, last_event_id)` takes it up again, `read_task(task_id)` reads the task; `subscribe` is None
+    where the agent does not stream. `closed` says that the peer was closed: no use in trying again. `until_input`: the
+    stream ends when the agent asks its caller (as SendStreamingMessage does), not only with the task.
+    """
+
+    def __init__(
+        self,
+        seen: Seen,
+        *,
+        subscribe: Callable[[str, str | None], Awaitable[Events]] | None,
+        read_task: Callable[[str], Awaitable[Task]],
+        recovery: Recovery,
+        closed: Callable[[], bool],
+        until_input: bool,
+        last_event_id: str | None = None,
+    ) -> None:
+        self._seen = seen
+        self._subscribe = subscribe
+        self._read_task = read_task
+        self._recovery = recovery
+        self._closed = closed
+        self._until_input = until_input
+        self._last_event_id = last_event_id
+        self._numbered = True  # the last event had an id of its own
+        self._asked_behind: str | None = None  # the Last-Event-ID that the source was opened with
+        self._failures = 0  # attempts in a row that brought nothing new
+        self._resumed = False
+        self._gap = False  # events may be missing, and only the task itself can tell
+
+    async def events(self, opened: Events) -> AsyncGenerator[StreamEvent, None]:
+        """All events from `opened` to the end, each once.
+
+        Raises:
+            TaskInDoubt: the stream broke and could not be taken up again; with task_id None when it broke before the
+                task was told.
+            A2AError: the agent reported an error in the stream, or broke the protocol.
+        """
+        seen = self._seen
+        source = opened
+        alive = False  # something came from this source
+        try:
+            while True:
+                cut: A2AError | None = None
+                batch: Sequence[Numbered] = ()
+                try:
+                    batch = await (_lingering(source) if seen.over else source.read())
+                except (Unreachable, PeerTimeout) as error:
+                    cut = error
+                for id_, event in batch:
+                    if self._resumed:
+                        if not alive and not isinstance(event, Task) and self._asked_behind is None:
+                            self._gap = True
+                        if self._gap and _ends(event):
+                            for news in await self._missing():
+                                yield news
+                            if seen.over:
+                                break
+                    alive = True
+                    self._note(id_)
+                    for news in seen.take(event):
+                        self._failures = 0
+                        yield news
+                    if self._resumed and self._until_input and seen.state is TaskState.INPUT_REQUIRED:
+                        return
+                if batch:
+                    continue
+                if self._is_end(cut):
+                    return
+                await source.close()
+                if alive and isinstance(cut, PeerTimeout):
+                    self._failures = 0  # it lived, and had nothing to say
+                alive = False
+                while True:
+                    again = await self._again(cut)
+                    if not isinstance(again, Task):
+                        source = again
+                        break
+                    for news in seen.take(again):
+                        self._failures = 1
+                        yield news
+                    if again.status.state.terminal or again.status.state.interrupted:
+                        return
+        finally:
+            await source.close()
+
+    def _note(self, id_: str | None) -> None:
+        if id_ is not None:
+            # The same id again is an event without one: going on behind it would tell that event twice.
+            self._numbered = id_ != self._last_event_id
+            self._last_event_id = id_
+
+    def _is_end(self, cut: A2AError | None) -> bool:
+        """Whether the source has ended where a stream may end. Raises TaskInDoubt when no one can tell."""
+        seen = self._seen
+        if seen.over:
+            return True
+        state = seen.state
+        if state is not None and state.interrupted:
+            return cut is None or (self._until_input and state is TaskState.INPUT_REQUIRED)
+        if seen.task_id is None:
+            if isinstance(cut, PeerTimeout):
+                raise cut
+            raise TaskInDoubt(
+                f"The stream broke before the agent told of a task; the message may have arrived. {cut or _EMPTY}",
+                task_id=None,
+            )
+        return False
+
+    async def _again(self, cut: A2AError | None) -> Events | Task:
+        """The next source, or the task where it cannot be subscribed to. Raises TaskInDoubt."""
+        seen = self._seen
+        task_id = seen.task_id
+        assert task_id is not None
+        last: A2AError | None = cut
+        while self._failures <= self._recovery.attempts:
+            if self._closed():
+                raise Unreachable("This peer was closed.")
+            pause = self._recovery.pause_s(self._failures)
+            if isinstance(last, Overloaded):
+                pause = max(pause, min(float(last.retry_after_s), self._recovery.longest_pause_s))
+            if pause:
+                await asyncio.sleep(pause)
+            self._failures += 1
+            self._resumed = True
+            try:
+                if self._subscribe is not None:
+                    try:
+                        self._asked_behind = self._last_event_id if self._numbered else None
+                        return await self._subscribe(task_id, self._asked_behind)
+                    except (*_PASSING, AuthenticationRequired):
+                        raise
+                    except A2AError:
+                        pass  # it has ended, or cannot be subscribed to
+                return await self._read_task(task_id)
+            except _PASSING as error:
+                last = error
+            except A2AError as error:
+                raise self._doubt(error) from error
+        raise self._doubt(last) from last
+
+    def _doubt(self, error: A2AError | None) -> TaskInDoubt:
+        task_id, state = self._seen.task_id, self._seen.state
+        known = f" It was {state.value} when last heard of." if state is not None else ""
+        return TaskInDoubt(
+            f"The stream of task {task_id!r} broke and could not be taken up again.{known} {error or _EMPTY}",
+            task_id=task_id,
+            context_id=self._seen.context_id,
+        )
+
+    async def _missing(self) -> Sequence[StreamEvent]:
+        """What the task holds beyond what was given; nothing when it cannot be read."""
+        self._gap = False
+        assert self._seen.task_id is not None
+        try:
+            return self._seen.take(await self._read_task(self._seen.task_id))
+        except A2AError:
+            return ()
+
+
+_EMPTY: Final = "The agent ended the stream too early."
+
+
+def _ends(event: StreamEvent) -> bool:
+    status = getattr(event, "status", None)
+    return status is not None and bool(status.state.terminal)
+
+
+async def _lingering(source: Events) -> Sequence[Numbered]:
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            return await source.read()
+    except (A2AError, TimeoutError):
+        return ()  # all has been told

@@ -1,0 +1,307 @@
+"""HTTP for one peer: a session of aiohttp's, with limits on everything and errors of our own.
+
+Errors name a URL without user, password and query, and never a header.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+from yarl import URL
+
+from tieline.client.timeouts import Timeouts
+from tieline.client.transport import NotServed
+from tieline.errors import (
+    A2AError,
+    AuthenticationRequired,
+    InvalidPeerResponse,
+    PeerError,
+    PeerTimeout,
+    Unreachable,
+)
+
+__all__ = ["Answer", "Http", "HttpStream", "shown", "tls_context"]
+
+_CONNECTIONS: Final = 500  # open at the same time; more calls wait for one within their own limit
+_REUSED_S: Final = 4.0  # uvicorn and Node close idle connections after 5: a call into a closing one would be in doubt
+_REDIRECTS: Final = 5
+_ALWAYS_SAME_VERB: Final = frozenset((307, 308))
+_REDIRECT: Final = frozenset((301, 302, 303, 307, 308))
+_LARGE_BODY_BYTES: Final = 1 << 20  # aiohttp wants more than this as a file
+_EXCERPT_CHARS: Final = 200
+
+Verify = bool | str | ssl.SSLContext
+"""Whether a server's certificate is checked: True by the system's authorities, a path by those in that file."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole HTTP response. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str  # as `shown`
+
+    @property
+    def excerpt(self) -> str:
+        """The beginning of the body, for an error message."""
+        text = self.body[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").strip()
+        return text[:_EXCERPT_CHARS] + ("..." if len(text) > _EXCERPT_CHARS else "")
+
+
+class HttpStream:
+    """A response that is being read."""
+
+    __slots__ = ("_content", "_response", "_url")
+
+    def __init__(self, response: aiohttp.ClientResponse, url: URL) -> None:
+        self._response = response
+        self._content = response.content
+        self._url = url
+
+    async def read(self) -> bytes:
+        """What has come in, at least one byte; b"" at the clean end. Raises Unreachable, PeerTimeout."""
+        try:
+            return await self._content.readany()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _broken(error, self._url) from None
+
+    def close(self) -> None:
+        """Stop reading; the connection is kept only when the end was reached."""
+        self._response.close()
+
+
+class Http:
+    """What every HTTP call of one peer goes through. The session is opened by the first call."""
+
+    def __init__(
+        self,
+        *,
+        headers: Mapping[str, str],
+        timeouts: Timeouts,
+        verify: Verify = True,
+        max_response_bytes: int,
+        max_event_bytes: int,
+    ) -> None:
+        self.max_event_bytes = max_event_bytes
+        self._headers = headers
+        self._tls = tls_context(verify)
+        self._max_response_bytes = max_response_bytes
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+        self._proxies: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
+        connect_s = timeouts.connect_s
+        self._answer_timeout = aiohttp.ClientTimeout(total=timeouts.answer_s, sock_connect=connect_s)
+        self._card_timeout = aiohttp.ClientTimeout(total=timeouts.card_s, sock_connect=connect_s)
+        self._stream_timeout = aiohttp.ClientTimeout(
+            total=None, connect=timeouts.answer_s, sock_connect=connect_s, sock_read=timeouts.idle_s
+        )
+
+    async def close(self) -> None:
+        """Close all connections; calls that are under way end with Unreachable. Closing twice is allowed."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def card(self, url: URL, headers: Mapping[str, str]) -> Answer:
+        """GET within the time limit for cards. Raises PeerError; NotServed when there was no connection."""
+        response = await self._request("GET", url, headers, None, self._card_timeout)
+        return await self._whole(response, url)
+
+    async def answer(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """One call and its whole response. Raises PeerError; NotServed when there was no connection."""
+        response = await self._request(verb, url, headers, body, self._answer_timeout)
+        return await self._whole(response, url)
+
+    async def open(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> HttpStream | Answer:
+        """One call that is to be answered by an event stream; what is none is read whole. Raises as `answer` does."""
+        response = await self._request(verb, url, headers, body, self._stream_timeout)
+        if response.status == 200 and response.content_type == "text/event-stream":
+            return HttpStream(response, url)
+        return await self._whole(response, url)
+
+    async def _request(
+        self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        origin = url
+        for _ in range(_REDIRECTS + 1):
+            session = self._opened()
+            data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
+            try:
+                response = await session.request(
+                    verb,
+                    url,
+                    data=data,
+                    headers=headers,
+                    allow_redirects=False,
+                    timeout=timeout,
+                    **self._proxy(url),
+                )
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise _failure(error, url) from None
+            if response.status not in _REDIRECT or "location" not in response.headers:
+                return response
+            url = _redirected(response, verb, url, origin)
+            response.release()
+        raise InvalidPeerResponse(f"{shown(origin)} redirects more than {_REDIRECTS} times.")
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise NotServed(Unreachable("This peer is closed."))
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_REUSED_S, ssl=self._tls),
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _proxy(self, url: URL) -> dict[str, Any]:
+        """The proxy that the environment names for a URL, as aiohttp's arguments; looked up once an origin."""
+        key = (url.scheme, url.host, url.port)
+        known = self._proxies.get(key)
+        if known is None:
+            known = self._proxies[key] = _proxy_from_environment(url)
+        return known
+
+    async def _whole(self, response: aiohttp.ClientResponse, url: URL) -> Answer:
+        """Read a response to its end, up to the limit."""
+        limit = self._max_response_bytes
+        content = response.content
+        try:
+            body = await content.readany()
+            if body and not content.at_eof():
+                chunks = [body]
+                size = len(body)
+                while chunk := await content.readany():
+                    size += len(chunk)
+                    if size > limit:
+                        break
+                    chunks.append(chunk)
+                body = b"".join(chunks)
+            else:
+                size = len(body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            response.close()
+            raise _broken(error, url) from None
+        except BaseException:
+            response.close()
+            raise
+        if size > limit:
+            response.close()
+            raise InvalidPeerResponse(f"The answer of {shown(url)} is larger than {limit} bytes.")
+        response.release()
+        return Answer(response.status, response.headers, body, shown(url))
+
+
+def check_authentication(answer: Answer) -> None:
+    """Raises AuthenticationRequired for 401 and 403."""
+    if answer.status in (401, 403):
+        challenge = answer.headers.get("www-authenticate", "")
+        wants = f": it asks for {challenge.partition(' ')[0]}" if challenge else ""
+        word = "wants credentials" if answer.status == 401 else "refused the call"
+        raise AuthenticationRequired(
+            f"{answer.url} {word} (HTTP {answer.status}){wants}.", status=answer.status, challenge=challenge
+        )
+
+
+def not_an_answer(answer: Answer) -> PeerError | NotServed:
+    """What a response means that carries neither a result nor an error of A2A."""
+    says = f": {answer.excerpt}" if answer.body else ""
+    if answer.status in (404, 405):
+        return NotServed(Unreachable(f"There is no agent at {answer.url} (HTTP {answer.status}){says}"))
+    return InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status}{says or ' without a body.'}")
+
+
+def shown(url: URL | str) -> str:
+    """A URL as error messages show it: without user, password, query and fragment."""
+    try:
+        return str(URL(url).with_user(None).with_query(None).with_fragment(None))
+    except ValueError:
+        return "an invalid URL"
+
+
+def tls_context(verify: Verify) -> ssl.SSLContext | bool:
+    """What aiohttp takes as `ssl`. Raises OSError when a file of authorities cannot be read."""
+    if isinstance(verify, str):
+        return ssl.create_default_context(cafile=verify)
+    return verify
+
+
+def _failure(error: Exception, url: URL) -> A2AError | NotServed:
+    """An exception before the response, as the error that a caller gets."""
+    where = shown(url)
+    if isinstance(error, aiohttp.ClientSSLError):
+        # No other interface is tried: it might be one without TLS, to which somebody in between wants to move us.
+        certificate = getattr(error, "certificate_error", error)
+        return Unreachable(f"{where} cannot be trusted: {getattr(certificate, 'verify_message', '') or certificate}")
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return NotServed(PeerTimeout(f"No connection to {where} in time."))
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return NotServed(Unreachable(f"No connection to {where}: {_reason(error.os_error)}."))
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return InvalidPeerResponse(f"{where} is not a URL to call.")
+    return _broken(error, url)
+
+
+def _broken(error: Exception, url: URL) -> A2AError:
+    """An exception after the connection was there, as the error that a caller gets."""
+    where = shown(url)
+    if isinstance(error, TimeoutError):
+        return PeerTimeout(f"{where} did not answer in time.")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return InvalidPeerResponse(f"{where} did not answer in HTTP: {error.message}")
+    reason = _reason(error) if isinstance(error, OSError) else "it was closed before the answer was whole"
+    return Unreachable(f"The connection to {where} broke: {reason}.")
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or type(error).__name__)
+
+
+def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: URL) -> URL:
+    """Where a redirect leads. Raises InvalidPeerResponse for another origin, and for a call that would change."""
+    try:
+        target = url.join(URL(response.headers["location"]))
+        same = target.origin() == origin.origin()
+    except ValueError:
+        target, same = URL(), False
+    fault = ""
+    if not same:
+        fault = f"redirects to {shown(target)}, another origin: give that address if you trust it"
+    elif verb != "GET" and response.status not in _ALWAYS_SAME_VERB:
+        fault = f"redirects a call to {shown(target)} in a way that would lose it (HTTP {response.status})"
+    if fault:
+        response.close()
+        raise InvalidPeerResponse(f"{shown(url)} {fault}.")
+    return target
+
+
+def _proxy_from_environment(url: URL) -> dict[str, Any]:
+    host = url.host or ""
+    if proxy_bypass(f"{host}:{url.port}"):
+        return {}
+    proxies = getproxies()
+    address = proxies.get(url.scheme) or proxies.get("all")
+    if not address:
+        return {}
+    proxy = URL(address if "://" in address else f"http://{address}")
+    if proxy.user is None:
+        return {"proxy": proxy}
+    headers = CIMultiDict({"Proxy-Authorization": basic_authorization(proxy)})
+    return {"proxy": proxy.with_user(None), "proxy_headers": headers}
+
+
+def basic_authorization(url: URL) -> str:
+    """User and password of a URL as the value of a header."""
+    return "Basic " + base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()

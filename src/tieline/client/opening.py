@@ -1,0 +1,183 @@
+"""From a reference to an agent to the ways that lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+from yarl import URL
+
+from tieline import __version__
+from tieline.card import AgentCard, AgentInterface
+from tieline.client.direct import DirectTransport
+from tieline.client.discovery import CardCache, checked, find_card, read_card_file
+from tieline.client.http import Http, Verify, basic_authorization
+from tieline.client.interfaces import choose, spoken_version
+from tieline.client.jsonrpc import JsonRpcTransport
+from tieline.client.references import card_file
+from tieline.client.rest import RestTransport
+from tieline.client.route import Route, Way
+from tieline.client.timeouts import Timeouts
+from tieline.client.transport import Transport
+from tieline.engine.agent import Agent
+from tieline.engine.service import Service
+from tieline.errors import CardNotFound, InternalError, InvalidCard
+from tieline.stores import MemoryStore, StoreError
+from tieline.wire import v1
+
+__all__ = ["Opened", "Options", "Publisher", "Reference", "in_order", "opened"]
+
+
+@runtime_checkable
+class Publisher(Protocol):
+    """What publishes agents in this process: an App."""
+
+    @property
+    def services(self) -> Mapping[str, Service]: ...
+
+
+Reference = str | PathLike[str] | AgentCard | Agent | Service | Publisher
+"""An agent: "host:port", a URL, the URL or file of a card, a card, or an agent of this process."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How an agent is to be called. See `connect`."""
+
+    transports: tuple[str, ...] | None
+    version: str | None
+    headers: Mapping[str, str]
+    tenant: str | None
+    timeouts: Timeouts
+    verify: Verify
+    cards: CardCache
+    max_response_bytes: int
+    max_event_bytes: int
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """An agent that can be called."""
+
+    card: AgentCard
+    route: Route
+    renew: Callable[[], Awaitable[AgentCard]]  # the card, read again where it has expired
+    close: Callable[[], Awaitable[None]]
+
+
+async def opened(ref: Reference, options: Options) -> Opened:
+    """Find the agent. Raises PeerError; ValueError when an App has several agents."""
+    if isinstance(ref, (Agent, Service)) or (not isinstance(ref, (str, PathLike)) and isinstance(ref, Publisher)):
+        return await _in_process(ref, options)
+    headers = _checked_headers(options.headers)
+    version = spoken_version(options.version)
+    url: URL | None = None
+    if isinstance(ref, str) and card_file(ref) is None:
+        ref, authorization = _without_user(ref)
+        if authorization and "authorization" not in {name.lower() for name in headers}:
+            headers["Authorization"] = authorization
+    common = {"User-Agent": f"tieline/{__version__}", **headers, "A2A-Version": version or v1.VERSION}
+    http = Http(
+        headers=common,
+        timeouts=options.timeouts,
+        verify=options.verify,
+        max_response_bytes=options.max_response_bytes,
+        max_event_bytes=options.max_event_bytes,
+    )
+    try:
+        if isinstance(ref, AgentCard):
+            card = checked(ref, "hand")
+        elif (path := Path(fspath(ref)) if isinstance(ref, PathLike) else card_file(ref)) is not None:
+            card = read_card_file(path)
+        else:
+            card, url = await find_card(http, str(ref), common, options.cards)
+        interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
+        route = Route([Way(_with_tenant(i, options.tenant), _transport(http, i)) for i in interfaces])
+    except BaseException:
+        await http.close()
+        raise
+
+    async def renew() -> AgentCard:
+        if url is None:
+            return card
+        found = await options.cards.get(http, url, common)
+        if isinstance(found, AgentCard):
+            return found
+        raise CardNotFound(f"There is no agent card at {found.url} any more (HTTP {found.status}).")
+
+    return Opened(card, route, renew, http.close)
+
+
+async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Opened:
+    store: MemoryStore | None = None
+    if isinstance(ref, Agent):
+        store = MemoryStore()
+        service = Service(ref, store)
+    elif isinstance(ref, Service):
+        service = ref
+    else:
+        services = ref.services
+        if len(services) != 1:
+            names = ", ".join(repr(path) for path in services)
+            raise ValueError(f"this app has several agents: connect to one of app.services: {names}")
+        service = next(iter(services.values()))
+    try:
+        await service.start()
+    except StoreError as error:
+        raise InternalError(f"The store of this agent is not available: {error}") from error
+    interface = AgentInterface(f"direct:{service.agent.name}", DirectTransport.name, v1.VERSION, options.tenant)
+    card = service.agent.card((interface,))
+
+    async def renew() -> AgentCard:
+        return card
+
+    async def close() -> None:
+        if store is not None:  # the service is ours
+            await service.close()
+            await store.close()
+
+    return Opened(card, Route([Way(interface, DirectTransport(service, options.timeouts))]), renew, close)
+
+
+def _transport(http: Http, interface: AgentInterface) -> Transport:
+    try:
+        url = URL(interface.url).with_user(None)
+    except ValueError as error:
+        raise InvalidCard(f"The card names an interface at {interface.url!r}, which is no URL: {error}.") from None
+    return JsonRpcTransport(http, url) if interface.protocol_binding == "JSONRPC" else RestTransport(http, url)
+
+
+def _with_tenant(interface: AgentInterface, tenant: str | None) -> AgentInterface:
+    """The card's own tenant is sent as it stands (A2A 1.0 §8.3.2); the caller's where the card names none."""
+    return interface if interface.tenant or not tenant else msgspec.structs.replace(interface, tenant=tenant)
+
+
+def _without_user(ref: str) -> tuple[str, str | None]:
+    """A URL without user and password, and these as an Authorization header."""
+    scheme, separator, rest = ref.rpartition("://")
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    if not at:
+        return ref, None
+    try:
+        authorization = basic_authorization(URL(f"http://{user}@host/"))
+    except ValueError:
+        raise CardNotFound("The user and password in the URL cannot be read: write % and @ as %25 and %40.") from None
+    return f"{scheme}{separator}{rest[len(user) + 1 :]}", authorization
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers that can be sent. Raises ValueError, which never shows a value."""
+    for name, value in headers.items():
+        if not name or not name.isascii() or any(c in name for c in "\r\n\0: "):
+            raise ValueError(f"{name!r} is not the name of a header")
+        if any(c in value for c in "\r\n\0"):
+            raise ValueError(f"the value of header {name} has a line break or a null byte in it")
+    return {name: value for name, value in headers.items() if name.lower() != "a2a-version"}
+
+
+def in_order(transports: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """The caller's preference: one binding or several, the best first; None is the card's order."""
+    if transports is None:
+        return None
+    return (transports,) if isinstance(transports, str) else tuple(transports)

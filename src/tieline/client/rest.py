@@ -1,0 +1,143 @@
+"""The HTTP+JSON binding (A2A 1.0 §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from yarl import URL
+
+from tieline.client.events import SseEvents
+from tieline.client.http import Answer, Http, HttpStream, check_authentication, not_an_answer
+from tieline.client.transport import Events, OneEvent, encoded
+from tieline.errors import A2AError, InvalidPeerResponse, TaskNotFound
+from tieline.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    StreamEvent,
+    SubscribeToTaskRequest,
+    Task,
+    Value,
+)
+from tieline.wire import rest, v1
+from tieline.wire.methods import METHODS, Method
+
+__all__ = ["RestTransport"]
+
+_SEND = METHODS["SendMessage"]
+_STREAM = METHODS["SendStreamingMessage"]
+_GET = METHODS["GetTask"]
+_LIST = METHODS["ListTasks"]
+_CANCEL = METHODS["CancelTask"]
+_SUBSCRIBE = METHODS["SubscribeToTask"]
+
+_ACCEPT = f"{rest.MEDIA_TYPE}, application/json"
+_ACCEPT_STREAM = f"text/event-stream, {_ACCEPT}"
+
+
+class _HasError(msgspec.Struct, frozen=True, gc=False):
+    error: dict[str, msgspec.Raw] | None = None
+
+
+_read_has_error = msgspec.json.Decoder(_HasError).decode
+
+
+class RestTransport:
+    """One agent's REST interface. See Transport."""
+
+    name = "HTTP+JSON"
+
+    def __init__(self, http: Http, url: URL) -> None:
+        self._http = http
+        self._base = str(url).rstrip("/")
+        self._fixed = {path: URL(self._base + path, encoded=True) for path in (_SEND.path, _STREAM.path, _LIST.path)}
+
+    async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
+        return v1.decode_answer(await self._call(_SEND, request, extensions))
+
+    async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
+        return v1.decode_result(await self._call(_GET, request, extensions), Task)
+
+    async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
+        return v1.decode_result(await self._call(_LIST, request, extensions), ListTasksResponse)
+
+    async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
+        return v1.decode_result(await self._call(_CANCEL, request, extensions), Task)
+
+    async def open(
+        self,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        extensions: Sequence[str],
+        last_event_id: str | None = None,
+    ) -> Events:
+        method = _STREAM if isinstance(request, SendMessageRequest) else _SUBSCRIBE
+        verb, url, body = self._encoded(method, request)
+        headers = _headers(_ACCEPT_STREAM, body, extensions, last_event_id)
+        opened = await self._http.open(verb, url, headers, body)
+        if isinstance(opened, HttpStream):
+            limit = self._http.max_event_bytes
+            return SseEvents(opened, _event, last_event_id=last_event_id, max_event_bytes=limit)
+        return OneEvent(v1.decode_event(_body(opened, method, request)))
+
+    async def _call(self, method: Method, request: Value, extensions: Sequence[str]) -> bytes:
+        verb, url, body = self._encoded(method, request)
+        answer = await self._http.answer(verb, url, _headers(_ACCEPT, body, extensions, None), body)
+        return _body(answer, method, request)
+
+    def _encoded(self, method: Method, request: Value) -> tuple[str, URL, bytes | None]:
+        if method.body and (url := self._fixed.get(method.path)) is not None:
+            return method.verbs[0], url, encoded(request)
+        verb, path, body = rest.encode_request(method, request)
+        return verb, self._fixed.get(path) or URL(self._base + path, encoded=True), body
+
+
+def _headers(accept: str, body: bytes | None, extensions: Sequence[str], last_event_id: str | None) -> dict[str, str]:
+    headers = {"Accept": accept}
+    if body is not None:
+        headers["Content-Type"] = rest.MEDIA_TYPE
+    if extensions:
+        headers["A2A-Extensions"] = ",".join(extensions)
+    if last_event_id is not None:
+        headers["Last-Event-ID"] = last_event_id
+    return headers
+
+
+def _event(data: bytes) -> StreamEvent:
+    try:
+        return v1.decode_event(data)
+    except InvalidPeerResponse:
+        if _carries_error(data):
+            raise rest.read_error(0, data) from None
+        raise
+
+
+def _body(answer: Answer, method: Method, request: Value) -> bytes:
+    """The body of a response that succeeded; raises the error in one that did not."""
+    if 200 <= answer.status < 300:
+        return answer.body
+    check_authentication(answer)
+    if not _carries_error(answer.body):
+        raise not_an_answer(answer)
+    error = rest.read_error(answer.status, answer.body)
+    if answer.status == 404 and not isinstance(error, TaskNotFound) and "{id}" in method.path:
+        # A server that gives no ErrorInfo: what is not there is the task.
+        raise _task_not_found(getattr(request, "id", ""), error)
+    raise error
+
+
+def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:
+    found = TaskNotFound(task_id)
+    if error.message:
+        found.args = (error.message,)
+    return found
+
+
+def _carries_error(body: bytes) -> bool:
+    try:
+        return _read_has_error(body).error is not None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
