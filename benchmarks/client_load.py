@@ -9,6 +9,7 @@ answers a second, and `busy`, the part of the time in which this process had the
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 import time
@@ -18,6 +19,7 @@ from contextlib import asynccontextmanager
 EVENTS = 13  # of a stream
 
 Call = Callable[[], Awaitable[None]]
+_numbers = itertools.count()  # each text is a new one: only its own answer is right
 
 
 class WrongAnswer(Exception):
@@ -31,8 +33,9 @@ async def tieline_client(url: str, kind: str) -> AsyncIterator[Call]:
     async with tieline.connect(url) as peer:
 
         async def message() -> None:
-            answer = await peer.send("msg hello")
-            if not isinstance(answer, tieline.Message) or answer.parts[0].text != "msg hello":
+            text = f"msg {next(_numbers)}"
+            answer = await peer.send(text)
+            if not isinstance(answer, tieline.Message) or answer.parts[0].text != text:
                 raise WrongAnswer(repr(answer))
 
         async def stream() -> None:
@@ -61,8 +64,9 @@ async def official_client(url: str, kind: str) -> AsyncIterator[Call]:
     async with await create_client(url, ClientConfig(streaming=kind == "stream")) as client:
 
         async def message() -> None:
-            answers = [answer async for answer in client.send_message(request("msg hello"))]
-            if len(answers) != 1 or answers[0].message.parts[0].text != "msg hello":
+            text = f"msg {next(_numbers)}"
+            answers = [answer async for answer in client.send_message(request(text))]
+            if len(answers) != 1 or answers[0].message.parts[0].text != text:
                 raise WrongAnswer(repr(answers))
 
         async def stream() -> None:
