@@ -389,5 +389,5 @@ def error_for(
     A2AError.__init__(error, message, metadata=metadata, violations=violations)
     if isinstance(error, Overloaded):
         seconds = error.metadata.get("retryAfterSeconds", "")
-        error.retry_after_s = int(seconds) if seconds.isdigit() else 1
+        error.retry_after_s = int(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 7 else 1
     return error

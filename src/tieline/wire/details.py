@@ -37,7 +37,8 @@ def error_from_details(details: Any, *, rpc_code: int | None, message: str) -> A
             given = detail.get("metadata")
             metadata = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
         elif detail.get("@type") == _BAD_REQUEST:
-            for violation in detail.get("fieldViolations") or ():
+            given = detail.get("fieldViolations")
+            for violation in given if isinstance(given, list) else ():
                 if isinstance(violation, dict):
                     field, description = violation.get("field", ""), violation.get("description", "")
                     violations.append(FieldViolation(str(field), str(description)))

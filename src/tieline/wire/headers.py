@@ -55,4 +55,5 @@ def check_json(content_type: str) -> None:
 
 def event_number(last_event_id: str | None) -> int | None:
     """The number in a Last-Event-ID; None where there is none that we could have given."""
-    return int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
+    ours = last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19
+    return int(last_event_id) if ours and last_event_id else None

@@ -63,6 +63,8 @@ def read_call(body: bytes) -> Call:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _malformed(body, error) from None
     id_ = bytes(envelope.id)
+    if not (id_.isascii() or _is_utf8(id_)):
+        raise Malformed(ParseError("The body is not valid JSON: id is not UTF-8"))
     if id_[0] not in _OPENS_ID:
         raise Malformed(InvalidRequest("id: must be a string, a number or null"))
     if envelope.jsonrpc != "2.0":
@@ -77,22 +79,41 @@ def read_call(body: bytes) -> Call:
     return Call(id_, envelope.method, params)
 
 
+class _Loose(msgspec.Struct, frozen=True, gc=False):
+    jsonrpc: msgspec.Raw = EMPTY
+    method: msgspec.Raw = EMPTY
+    id: msgspec.Raw = msgspec.Raw(NULL)
+
+
+_read_loose = msgspec.json.Decoder(_Loose).decode
+
+
 def _malformed(body: bytes, error: Exception) -> Malformed:
     """What is wrong with a body that is no envelope."""
     if not isinstance(error, msgspec.ValidationError):
         return Malformed(ParseError(f"The body is not valid JSON: {error}"))
-    value: Any = msgspec.json.decode(body)
-    if isinstance(value, list):
-        return Malformed(InvalidRequest("Batches are not part of A2A: send one request object."))
-    if not isinstance(value, dict):
+    try:
+        loose = _read_loose(body)
+    except msgspec.ValidationError:
+        if body.lstrip().startswith(b"["):
+            return Malformed(InvalidRequest("Batches are not part of A2A: send one request object."))
         return Malformed(InvalidRequest("The body must be a JSON-RPC request object."))
-    id_ = value.get("id")
-    echo = NULL if isinstance(id_, (bool, dict, list)) else encode(id_)
+    id_ = bytes(loose.id)
+    echo = id_ if id_[0] in _OPENS_ID and _is_utf8(id_) else NULL
     for name in ("jsonrpc", "method"):
-        if not isinstance(value.get(name), str):
-            fault = "is missing" if value.get(name) is None else "must be a string"
+        given = bytes(getattr(loose, name))
+        if not given.startswith(b'"'):
+            fault = "is missing" if given in (NULL, b"{}") else "must be a string"
             return Malformed(InvalidRequest(f"{name}: {fault}"), echo)
     return Malformed(InvalidRequest(str(error)), echo)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def encode_result(id_: bytes, result: bytes) -> bytes:
