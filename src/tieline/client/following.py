@@ -33,6 +33,9 @@ _LINGER_S: Final = 1.0
 """How long the server has to close a stream behind its last event: it may still send a snapshot, and a connection
 whose stream was read to its end can be used again."""
 
+_LONGEST_ID: Final = 1000
+"""An id that is longer is not sent back: it would not fit a header."""
+
 _PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
 """Errors of an attempt that another one may not meet."""
 
@@ -79,7 +82,7 @@ class Following:
         """
         seen = self._seen
         source = opened
-        alive = False  # something came from this source
+        alive = self._last_event_id is not None  # the source has shown that it follows the task
         try:
             while True:
                 cut: A2AError | None = None
@@ -111,11 +114,11 @@ class Following:
                 await source.close()
                 if alive and isinstance(cut, PeerTimeout):
                     self._failures = 0  # it lived, and had nothing to say
-                alive = False
                 while True:
                     again = await self._again(cut)
                     if not isinstance(again, Task):
                         source = again
+                        alive = self._asked_behind is not None  # nothing need come until there is news
                         break
                     for news in seen.take(again):
                         self._failures = 1
@@ -128,7 +131,7 @@ class Following:
     def _note(self, id_: str | None) -> None:
         if id_ is not None:
             # The same id again is an event without one: going on behind it would tell that event twice.
-            self._numbered = id_ != self._last_event_id
+            self._numbered = id_ != self._last_event_id and len(id_) <= _LONGEST_ID
             self._last_event_id = id_
 
     def _is_end(self, cut: A2AError | None) -> bool:

@@ -5,6 +5,7 @@ Errors name a URL without user, password and query, and never a header.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import os
@@ -99,6 +100,7 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._proxies: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
+        self._answer_s = timeouts.answer_s
         connect_s = timeouts.connect_s
         self._answer_timeout = aiohttp.ClientTimeout(total=timeouts.answer_s, sock_connect=connect_s)
         self._card_timeout = aiohttp.ClientTimeout(total=timeouts.card_s, sock_connect=connect_s)
@@ -128,7 +130,11 @@ class Http:
         response = await self._request(verb, url, headers, body, self._stream_timeout)
         if response.status == 200 and response.content_type == "text/event-stream":
             return HttpStream(response, url)
-        return await self._whole(response, url)
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await self._whole(response, url)
+        except TimeoutError:
+            raise PeerTimeout(f"{shown(url)} did not answer in time.") from None
 
     async def _request(
         self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
@@ -247,6 +253,10 @@ def _failure(error: Exception, url: URL) -> A2AError | NotServed:
         return Unreachable(f"{where} cannot be trusted: {getattr(certificate, 'verify_message', '') or certificate}")
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NotServed(PeerTimeout(f"No connection to {where} in time."))
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return NotServed(Unreachable(f"No connection to {where}: the proxy refused it (HTTP {error.status})."))
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return NotServed(Unreachable(f"No connection to {where}: its proxy: {_reason(error.os_error)}."))
     if isinstance(error, aiohttp.ClientConnectorError):
         return NotServed(Unreachable(f"No connection to {where}: {_reason(error.os_error)}."))
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
@@ -260,7 +270,9 @@ def _broken(error: Exception, url: URL) -> A2AError:
     if isinstance(error, TimeoutError):
         return PeerTimeout(f"{where} did not answer in time.")
     if isinstance(error, aiohttp.ClientResponseError):
-        return InvalidPeerResponse(f"{where} did not answer in HTTP: {error.message}")
+        return InvalidPeerResponse(
+            f"{where} did not answer in HTTP: {' '.join(error.message.split())[:_EXCERPT_CHARS]}"
+        )
     reason = _reason(error) if isinstance(error, OSError) else "it was closed before the answer was whole"
     return Unreachable(f"The connection to {where} broke: {reason}.")
 
@@ -288,14 +300,18 @@ def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: U
 
 
 def _proxy_from_environment(url: URL) -> dict[str, Any]:
-    host = url.host or ""
-    if proxy_bypass(f"{host}:{url.port}"):
-        return {}
+    """Raises NotServed when the environment names a proxy that cannot be used."""
     proxies = getproxies()
     address = proxies.get(url.scheme) or proxies.get("all")
-    if not address:
+    if not address or proxy_bypass(f"{url.host_subcomponent}:{url.port}"):
         return {}
-    proxy = URL(address if "://" in address else f"http://{address}")
+    try:
+        proxy = URL(address if "://" in address else f"http://{address}")
+        usable = proxy.scheme in ("http", "https") and bool(proxy.host)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise NotServed(Unreachable(f"The environment names a proxy for {url.scheme} that is not an HTTP proxy."))
     if proxy.user is None:
         return {"proxy": proxy}
     headers = CIMultiDict({"Proxy-Authorization": basic_authorization(proxy)})

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
+from multidict import CIMultiDict
 from yarl import URL
 
 from tieline import __version__
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.direct import DirectTransport
 from tieline.client.discovery import CardCache, checked, find_card, read_card_file
-from tieline.client.http import Http, Verify, basic_authorization
+from tieline.client.http import Http, Verify, basic_authorization, check_authentication
 from tieline.client.interfaces import choose, spoken_version
 from tieline.client.jsonrpc import JsonRpcTransport
 from tieline.client.references import card_file
 from tieline.client.rest import RestTransport
 from tieline.client.route import Route, Way
 from tieline.client.timeouts import Timeouts
-from tieline.client.transport import Transport
+from tieline.client.transport import NotServed, Transport
 from tieline.engine.agent import Agent
 from tieline.engine.service import Service
 from tieline.errors import CardNotFound, InternalError, InvalidCard
@@ -49,6 +50,8 @@ class Options(msgspec.Struct, frozen=True):
     transports: tuple[str, ...] | None
     version: str | None
     headers: Mapping[str, str]
+    query: Mapping[str, str]
+    cookies: Mapping[str, str]
     tenant: str | None
     timeouts: Timeouts
     verify: Verify
@@ -70,14 +73,14 @@ async def opened(ref: Reference, options: Options) -> Opened:
     """Find the agent. Raises PeerError; ValueError when an App has several agents."""
     if isinstance(ref, (Agent, Service)) or (not isinstance(ref, (str, PathLike)) and isinstance(ref, Publisher)):
         return await _in_process(ref, options)
-    headers = _checked_headers(options.headers)
+    common = _headers(options)
     version = spoken_version(options.version)
     url: URL | None = None
     if isinstance(ref, str) and card_file(ref) is None:
         ref, authorization = _without_user(ref)
-        if authorization and "authorization" not in {name.lower() for name in headers}:
-            headers["Authorization"] = authorization
-    common = {"User-Agent": f"tieline/{__version__}", **headers, "A2A-Version": version or v1.VERSION}
+        if authorization:
+            common.setdefault("Authorization", authorization)
+    common["A2A-Version"] = version or v1.VERSION
     http = Http(
         headers=common,
         timeouts=options.timeouts,
@@ -93,7 +96,7 @@ async def opened(ref: Reference, options: Options) -> Opened:
         else:
             card, url = await find_card(http, str(ref), common, options.cards)
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
-        route = Route([Way(_with_tenant(i, options.tenant), _transport(http, i)) for i in interfaces])
+        route = Route([Way(_with_tenant(i, options.tenant), _transport(http, i, options.query)) for i in interfaces])
     except BaseException:
         await http.close()
         raise
@@ -101,9 +104,13 @@ async def opened(ref: Reference, options: Options) -> Opened:
     async def renew() -> AgentCard:
         if url is None:
             return card
-        found = await options.cards.get(http, url, common)
+        try:
+            found = await options.cards.get(http, url, common)
+        except NotServed as error:
+            raise error.error from None
         if isinstance(found, AgentCard):
             return found
+        check_authentication(found)
         raise CardNotFound(f"There is no agent card at {found.url} any more (HTTP {found.status}).")
 
     return Opened(card, route, renew, http.close)
@@ -140,9 +147,9 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
     return Opened(card, Route([Way(interface, DirectTransport(service, options.timeouts))]), renew, close)
 
 
-def _transport(http: Http, interface: AgentInterface) -> Transport:
+def _transport(http: Http, interface: AgentInterface, query: Mapping[str, str]) -> Transport:
     try:
-        url = URL(interface.url).with_user(None)
+        url = URL(interface.url).with_user(None).extend_query(query)
     except ValueError as error:
         raise InvalidCard(f"The card names an interface at {interface.url!r}, which is no URL: {error}.") from None
     return JsonRpcTransport(http, url) if interface.protocol_binding == "JSONRPC" else RestTransport(http, url)
@@ -166,14 +173,22 @@ def _without_user(ref: str) -> tuple[str, str | None]:
     return f"{scheme}{separator}{rest[len(user) + 1 :]}", authorization
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers that can be sent. Raises ValueError, which never shows a value."""
-    for name, value in headers.items():
-        if not name or not name.isascii() or any(c in name for c in "\r\n\0: "):
+def _headers(options: Options) -> CIMultiDict[str]:
+    """What every request carries. Raises ValueError for what cannot be sent, never showing a value."""
+    headers = CIMultiDict({"User-Agent": f"tieline/{__version__}"})
+    for name, value in options.headers.items():
+        if not name or not name.isascii() or any(character in name for character in "\r\n\0: "):
             raise ValueError(f"{name!r} is not the name of a header")
-        if any(c in value for c in "\r\n\0"):
+        if any(character in value for character in "\r\n\0"):
             raise ValueError(f"the value of header {name} has a line break or a null byte in it")
-    return {name: value for name, value in headers.items() if name.lower() != "a2a-version"}
+        headers[name] = value
+    for name, value in options.cookies.items():
+        if not name or any(character in name + value for character in "\r\n\0; ,") or "=" in name:
+            raise ValueError(f"the cookie {name!r} has a character that a cookie cannot have")
+    if options.cookies:
+        cookies = [f"{name}={value}" for name, value in options.cookies.items()]
+        headers["Cookie"] = "; ".join([*headers.getall("Cookie", []), *cookies])
+    return headers
 
 
 def in_order(transports: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -23,10 +23,12 @@ from tieline.client.transport import Events
 from tieline.engine.fold import Fold, NotAllowed
 from tieline.errors import (
     ExtensionSupportRequired,
+    InvalidParams,
     InvalidPeerResponse,
     MethodNotFound,
     PeerTimeout,
     TaskInDoubt,
+    TaskNotFound,
     Unreachable,
     UnsupportedOperation,
 )
@@ -65,7 +67,7 @@ class Peer:
     def __init__(self, found: Opened, *, extensions: Sequence[str] = (), recovery: Recovery | None = None) -> None:
         self._found = found
         self._route = found.route
-        self._extensions = tuple(extensions)
+        self._extensions = _checked_uris(extensions)
         self._recovery = recovery or Recovery()
         self._closed = False
         self._take_card(found.card)
@@ -135,7 +137,7 @@ class Peer:
             extensions: URIs to name beside those of `connect`.
 
         Returns:
-            The agent's reply: its artifacts' text, or that of its message; a question when `reply.state` is interrupted.
+            The agent's reply: its artifacts' text, or its message's; a question when `reply.state` is interrupted.
 
         Raises:
             TaskFailed: the task ended FAILED, REJECTED or CANCELED.
@@ -365,7 +367,7 @@ class Peer:
         """All extensions that a call names. Raises ExtensionSupportRequired (A2A 1.0 §4.4.4)."""
         named = self._extensions
         if extensions:
-            named = tuple(dict.fromkeys((*named, *extensions)))
+            named = _checked_uris((*named, *extensions))
         if self._required and not self._required.issubset(named):
             raise ExtensionSupportRequired(self._required.difference(named))
         return named
@@ -469,7 +471,9 @@ class Peer:
         async with aclosing(self._stream(request, named)) as events:
             async for event in events:
                 if isinstance(event, Message):
-                    return event
+                    if not task_id:
+                        return event
+                    continue
                 if isinstance(event, Task):
                     fold = Fold(event)
                     task_id = event.id
@@ -490,23 +494,13 @@ class Peer:
 
     async def _wait(self, task_id: str, poll_s: float, named: tuple[str, ...]) -> Task:
         task = await self._get(task_id, None, named)
-        if self._streams and not _rests(task):
-            try:
-                events = await self._subscribe(task_id, None, named)
-            except (UnsupportedOperation, MethodNotFound):
-                pass  # it has ended meanwhile, or cannot be subscribed to after all
-            else:
-                followed = self._followed(events, Seen(task_id), named, until_input=True, number=None)
-                async with aclosing(followed):
-                    async for event in followed:
-                        if isinstance(event, (Task, TaskStatusUpdateEvent)) and _at_rest(event.status.state):
-                            break
-            task = await self._get(task_id, None, named)
+        if _rests(task):
+            return task
+        pause = 0.0 if self._streams and await self._followed_to_rest(task_id, named) else poll_s
         failures = 0
-        pause = poll_s
-        while not _rests(task):
+        while True:
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, max(poll_s, _LONGEST_POLL_S))
+            pause = min(pause * 1.5, max(poll_s, _LONGEST_POLL_S)) or poll_s
             try:
                 task = await self._get(task_id, None, named)
                 failures = 0
@@ -514,7 +508,20 @@ class Peer:
                 failures += 1
                 if failures > self._recovery.attempts:
                     raise TaskInDoubt(f"Task {task_id!r} cannot be read any more. {error}", task_id=task_id) from error
-        return task
+            if _rests(task):
+                return task
+
+    async def _followed_to_rest(self, task_id: str, named: tuple[str, ...]) -> bool:
+        """Follow a task until it rests or ends; False when it cannot be followed."""
+        try:
+            events = await self._subscribe(task_id, None, named)
+        except (UnsupportedOperation, MethodNotFound, TaskNotFound, Unreachable, PeerTimeout):
+            return False
+        async with aclosing(self._followed(events, Seen(task_id), named, until_input=True, number=None)) as followed:
+            async for event in followed:
+                if isinstance(event, (Task, TaskStatusUpdateEvent)) and _at_rest(event.status.state):
+                    break
+        return True
 
 
 class Connection:
@@ -545,6 +552,8 @@ def connect(
     transport: str | Sequence[str] | None = None,
     version: str | None = None,
     headers: Mapping[str, str] | None = None,
+    query: Mapping[str, str] | None = None,
+    cookies: Mapping[str, str] | None = None,
     tenant: str | None = None,
     extensions: Sequence[str] = (),
     timeouts: Timeouts | None = None,
@@ -563,6 +572,8 @@ def connect(
         transport: "JSONRPC" or "HTTP+JSON", or several in the order of preference; None is the card's order.
         version: The protocol version to use, and no other; None is the highest that both sides speak.
         headers: Sent with each request, for the card too; credentials belong here. Ignored in process.
+        query: Added to the URL of each call, but not of the card: where a server wants its API key there.
+        cookies: Sent with each request, as `headers` are.
         tenant: Which tenant's agent, where the card does not say.
         extensions: URIs that every call names (A2A-Extensions).
         timeouts: Limits in seconds.
@@ -582,6 +593,8 @@ def connect(
         transports=in_order(transport),
         version=version,
         headers=headers or {},
+        query=query or {},
+        cookies=cookies or {},
         tenant=tenant or None,
         timeouts=timeouts or Timeouts(),
         verify=verify,
@@ -615,6 +628,14 @@ def _in_doubt(sent: SendMessageRequest, error: Unreachable) -> TaskInDoubt:
         task_id=sent.message.task_id,
         context_id=sent.message.context_id,
     )
+
+
+def _checked_uris(uris: Sequence[str]) -> tuple[str, ...]:
+    """Each URI once. Raises InvalidParams for one that would not stay one in a header."""
+    for uri in uris:
+        if not uri or any(character in uri for character in "\r\n\0, "):
+            raise InvalidParams.at("extensions", f"{uri!r} is not the URI of an extension")
+    return tuple(dict.fromkeys(uris))
 
 
 def _rests(task: Task) -> bool:

@@ -53,8 +53,9 @@ class RestTransport:
 
     def __init__(self, http: Http, url: URL) -> None:
         self._http = http
-        self._base = str(url).rstrip("/")
-        self._fixed = {path: URL(self._base + path, encoded=True) for path in (_SEND.path, _STREAM.path, _LIST.path)}
+        self._base = str(url.with_query(None).with_fragment(None)).rstrip("/")
+        self._query = url.raw_query_string  # of the interface: sent with each call
+        self._fixed = {path: self._at(path) for path in (_SEND.path, _STREAM.path, _LIST.path)}
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
         return v1.decode_answer(await self._call(_SEND, request, extensions))
@@ -92,7 +93,12 @@ class RestTransport:
         if method.body and (url := self._fixed.get(method.path)) is not None:
             return method.verbs[0], url, encoded(request)
         verb, path, body = rest.encode_request(method, request)
-        return verb, self._fixed.get(path) or URL(self._base + path, encoded=True), body
+        return verb, self._fixed.get(path) or self._at(path), body
+
+    def _at(self, path: str) -> URL:
+        if self._query:
+            path += ("&" if "?" in path else "?") + self._query
+        return URL(self._base + path, encoded=True)
 
 
 def _headers(accept: str, body: bytes | None, extensions: Sequence[str], last_event_id: str | None) -> dict[str, str]:

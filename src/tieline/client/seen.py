@@ -74,7 +74,8 @@ class Seen:
     def take(self, event: StreamEvent) -> Sequence[StreamEvent]:
         """What is new in `event`, as events."""
         if isinstance(event, Message):
-            self.message = event
+            if self._artifacts is None:
+                self.message = event
             return (event,)
         if isinstance(event, Task):
             return self._take_task(event)
