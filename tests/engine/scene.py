@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
+from tests.engine.gated import GatedStore
 from tieline import agent
 from tieline.engine.agent import AgentFunction
 from tieline.engine.cursor import Cursor
@@ -59,6 +60,8 @@ async def serving(
     try:
         yield service
     finally:
+        if isinstance(kept, GatedStore):
+            kept.let_go()
         await service.close()
         await kept.close()
 

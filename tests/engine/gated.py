@@ -1,0 +1,115 @@
+"""A store whose writes and reads are done when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tieline.stores.base import Append, Event, Page, Pruned, Query, Record, Store, StoreError
+from tieline.stores.memory import MemoryStore
+
+__all__ = ["GatedStore"]
+
+
+class GatedStore:
+    """Hands appends to `inner` one by one, each when `release` is called; until then nothing of it is stored.
+
+    `reads_wait` makes `get` wait for `let_read`. `refuse_now` is raised by `append` itself.
+    """
+
+    def __init__(self, inner: Store | None = None) -> None:
+        self.inner: Store = inner or MemoryStore()
+        self.held: deque[tuple[Append, asyncio.Future[None]]] = deque()
+        self.appends: list[Append] = []  # all that were ever asked for
+        self.open_gate = False  # appends go through at once
+        self.refuse_now: StoreError | None = None
+        self.reads_wait = False
+        self._reads: deque[asyncio.Future[None]] = deque()
+        self._arrived: asyncio.Future[None] | None = None
+
+    async def open(self) -> int:
+        return await self.inner.open()
+
+    async def close(self) -> None:
+        self.let_go()
+        await self.inner.close()
+
+    def let_go(self) -> None:
+        """Store all that waits, and all that comes from now on at once."""
+        self.open_gate = True
+        while self.held:
+            self.release()
+        while self._reads:
+            self.let_read()
+
+    def append(self, append: Append) -> asyncio.Future[Any] | None:
+        self.appends.append(append)
+        if self.refuse_now is not None:
+            raise self.refuse_now
+        if self.open_gate and not self.held:
+            return self.inner.append(append)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.held.append((append, future))
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+        return future
+
+    def release(self) -> Append:
+        """Store the append that waits longest, and say that it is durable."""
+        append, future = self.held.popleft()
+        outcome = self.inner.append(append)
+        assert outcome is None, "the inner store is to be one that writes at once"
+        future.set_result(None)
+        return append
+
+    def fail(self, error: StoreError) -> Append:
+        """Refuse the append that waits longest."""
+        append, future = self.held.popleft()
+        future.set_exception(error)
+        return append
+
+    async def asked(self) -> Append:
+        """Wait until an append waits; return the one that waits longest."""
+        while not self.held:
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        return self.held[0][0]
+
+    async def pass_through(self) -> None:
+        """Release all that waits and all that comes while the loop has anything to do."""
+        quiet = 0
+        while quiet < 20:
+            quiet = 0 if self.held else quiet + 1
+            while self.held:
+                self.release()
+            await asyncio.sleep(0)
+
+    def let_read(self) -> None:
+        """Let the read go on that waits longest."""
+        self._reads.popleft().set_result(None)
+
+    @property
+    def reading(self) -> int:
+        """How many reads wait."""
+        return len(self._reads)
+
+    async def get(self, scope: str, task_id: str) -> Record | None:
+        if self.reads_wait:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._reads.append(future)
+            await future
+        return await self.inner.get(scope, task_id)
+
+    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+        return await self.inner.events(scope, task_id, after)
+
+    async def list(self, query: Query) -> Page:
+        return await self.inner.list(query)
+
+    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+        return await self.inner.unfinished(scope_prefix)
+
+    async def prune(self, now: int) -> Pruned:
+        return await self.inner.prune(now)
