@@ -136,7 +136,9 @@ class Wire:
             name, _, value = line.partition(":")
             name, value = name.lower(), value.strip()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        self._left = None if "chunked" in headers.get("transfer-encoding", "") else int(headers["content-length"])
+        self._left = (
+            None if "chunked" in headers.get("transfer-encoding", "") else int(headers.get("content-length", 0))
+        )
         return int(first.split(" ")[1]), headers
 
     async def body(self) -> bytes:
@@ -200,7 +202,7 @@ async def asgi(app: Any, verb: str, path: str, body: bytes = b"", headers: Pairs
         "query_string": b"",
         "root_path": "",
         "server": ("127.0.0.1", 80),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers or []],
+        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers or []],
         **scope,
     }
 
