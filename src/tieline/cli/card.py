@@ -1,0 +1,94 @@
+"""`tieline card get`: show an agent's card, and check it (CLI specification §10.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+from msgspec.inspect import DictType, StructType, Type, UnionType, VarTupleType, type_info
+
+from tieline.card import AgentCard
+from tieline.cli import errors
+from tieline.cli.errors import CliError
+from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
+from tieline.cli.session import Session, execute, preferred
+from tieline.client.interfaces import choose, spoken_version
+from tieline.errors import A2AError, InvalidCard
+
+__all__ = ["card", "get"]
+
+card = Group(
+    "card", {"get": ("tieline.cli.card", "get", "Fetch and show an agent's card.")}, help="Look at agents' cards."
+)
+
+
+@click.command(
+    "get",
+    cls=Command,
+    settings=(*CONNECTION, *PRESENTATION),
+    params=[click.Option(["--validate"], is_flag=True, help="Check the card against the A2A 1.0 schema.")],
+)
+@click.pass_context
+def get(context: click.Context, validate: bool) -> int:
+    """Fetch an agent's card and show what it says: identity, capabilities, interfaces, security, skills.
+
+    The card is fetched without credentials.
+    """
+
+    async def work(session: Session) -> None:
+        found = await session.fetch()
+        try:
+            read = found.card
+        except InvalidCard as error:
+            if not validate:
+                raise
+            raise _invalid(error) from None
+        session.card = read
+        session.out.card(read, found.document)
+        if not session.as_json:
+            session.out.document({}, [*_selected(session, read), *([("Valid", "yes")] if validate else [])])
+        if validate:
+            for name in _unknown(type_info(AgentCard), msgspec.json.decode(found.document), ""):
+                session.notes.warn(f"{name} is no field of an A2A 1.0 card, and nobody reads it.")
+
+    return execute(context, work)
+
+
+def _selected(session: Session, card: AgentCard) -> list[tuple[str, str]]:
+    """The interface that other commands would use with the same settings."""
+    wanted = preferred(card, session.settings["transport"])
+    try:
+        first = choose(card, transports=wanted, version=spoken_version(session.settings["a2a-version"]))[0]
+    except A2AError as error:
+        session.notes.warn(str(error))
+        return []
+    return [("Selected interface", f"{first.protocol_binding} {first.protocol_version} at {first.url}")]
+
+
+def _invalid(error: InvalidCard) -> CliError:
+    return CliError(errors.CARD_INVALID, str(error), hint="The agent's author can correct it: A2A 1.0 §4.4.1.")
+
+
+def _unknown(type_: Type, value: Any, path: str) -> Iterator[str]:
+    """The paths of fields in a decoded JSON value that its type does not have."""
+    if isinstance(type_, UnionType):
+        for option in type_.types:
+            if isinstance(option, StructType | DictType | VarTupleType):
+                yield from _unknown(option, value, path)
+    elif isinstance(type_, StructType) and isinstance(value, dict):
+        fields = {field.encode_name: field.type for field in type_.fields}
+        for name, item in value.items():
+            camel = re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
+            if camel not in fields:
+                yield f"{path}{name}"
+            else:
+                yield from _unknown(fields[camel], item, f"{path}{name}.")
+    elif isinstance(type_, DictType) and isinstance(value, dict):
+        for name, item in value.items():
+            yield from _unknown(type_.value_type, item, f"{path}{name}.")
+    elif isinstance(type_, VarTupleType) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(type_.item_type, item, f"{path.rstrip('.')}[{index}].")

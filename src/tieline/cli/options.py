@@ -1,0 +1,163 @@
+"""The settings as click options, and commands and groups that take them in front of a command or behind it.
+
+A group takes every setting, as something its commands may use; a command takes those that it uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from tieline.cli.errors import CliError
+from tieline.cli.settings import SETTINGS, Setting, Settings, tell
+
+__all__ = ["CONNECTION", "PRESENTATION", "Command", "Group", "settings_of", "uses"]
+
+CONNECTION: Final = (
+    "agent-card",
+    "a2a-version",
+    "transport",
+    "bearer",
+    "api-key",
+    "svc-param",
+    "insecure",
+    "timeout",
+)
+"""What a command uses that talks to an agent."""
+
+PRESENTATION: Final = ("output", "stream", "verbose", "debug", "config")
+
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_FLAGS: Final = "tieline.flags"  # in click's `meta`, which a command shares with the groups before it
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings of this run, with the flags that have been read so far."""
+    flags: dict[str, Any] = context.meta.setdefault(_FLAGS, {})
+    return Settings(flags)
+
+
+class SettingOption(click.Option):
+    """One setting as an option. Its help shows what holds now, and why (CLI specification §6.5)."""
+
+    def __init__(self, setting: Setting, *, hidden: bool = False) -> None:
+        self.setting = setting
+        dashed = [f"--{name}" for name in (setting.name, *setting.aliases)]
+        if setting.negative:
+            dashed[0] += f"/--no-{setting.name}"
+        names = [f"setting_{setting.name.replace('-', '_')}", *([setting.short] if setting.short else []), *dashed]
+        super().__init__(
+            names,
+            help=setting.help,
+            hidden=hidden,
+            expose_value=False,
+            callback=_remember,
+            default=None,
+            **({"is_flag": True} if setting.switch else {"type": str, "metavar": setting.metavar}),
+            multiple=setting.many,
+        )
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        names, text = record
+        return names, f"{text}  [{_effect(self.setting, settings_of(ctx))}]" if self._has_default(ctx) else text
+
+    def _has_default(self, ctx: click.Context) -> bool:
+        if self.setting.default is not None or self.setting.name == "timeout":
+            return True
+        try:
+            return settings_of(ctx).resolve(self.setting.name).rank < 4
+        except CliError:
+            return True
+
+
+def _effect(setting: Setting, settings: Settings) -> str:
+    try:
+        resolved = settings.resolve(setting.name)
+    except CliError as error:
+        return str(error)
+    default = "default: none" if setting.default is None else f"default: {_told(setting)}"
+    return default if resolved.rank == 4 else f"{default}; now {tell(resolved)}, from {resolved.source}"
+
+
+def _told(setting: Setting) -> str:
+    return tell(Settings({}, environ={}).resolve(setting.name)) if setting.many else _plain(setting.default)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}s" if isinstance(value, float) else str(value)
+
+
+def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
+    assert isinstance(option, SettingOption)
+    given = option.name is not None and context.get_parameter_source(option.name)
+    if given is click.core.ParameterSource.COMMANDLINE:
+        context.meta.setdefault(_FLAGS, {})[option.setting.name] = value
+
+
+def uses(*names: str, hidden: Iterable[str] = ()) -> list[click.Parameter]:
+    """Options for these settings, in this order."""
+    concealed = set(hidden)
+    return [SettingOption(SETTINGS[name], hidden=name in concealed) for name in names]
+
+
+class Command(click.Command):
+    """A command that takes settings; they are listed below its own options."""
+
+    def __init__(self, name: str | None, *, settings: Sequence[str] = (), **attrs: Any) -> None:
+        # What makes no difference to a command is understood all the same, as the specification has it global.
+        hidden = () if name in ("send", "subscribe", "list") else ("stream",)
+        params: list[click.Parameter] = [*(attrs.pop("params", None) or []), *uses(*settings, hidden=hidden)]
+        super().__init__(name, params=params, context_settings=CONTEXT, **attrs)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                (shared if isinstance(param, SettingOption) else own).append(record)
+        for title, records in (("Options", own), ("Settings", shared)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """Commands that are imported when they are run. `entries`: name to (module, attribute, one line of help)."""
+
+    def __init__(self, name: str, entries: Mapping[str, tuple[str, str, str]], **attrs: Any) -> None:
+        super().__init__(name, params=uses(*SETTINGS), context_settings=CONTEXT, no_args_is_help=True, **attrs)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in self.entries.items()])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = [record for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        self.format_commands(ctx, formatter)
+        with formatter.section("Settings (before or behind a command)"):
+            formatter.write_dl(records)
+
+
+def command(name: str, *, settings: Sequence[str] = (), **attrs: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a Command of a function, as `click.command` does."""
+    return click.command(name, cls=Command, settings=settings, **attrs)

@@ -1,0 +1,248 @@
+"""What goes to stdout, in one of two forms: `text` for people, `json` with the protocol's own types (Appendix B)."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from typing import Any, BinaryIO, Final, Protocol, TextIO
+
+import msgspec
+
+from tieline.card import AgentCard
+from tieline.cli.errors import CliError
+from tieline.cli.notes import Notes
+from tieline.cli.text import Page, write_artifact, write_card, write_message, write_parts, write_status, write_task
+from tieline.types import (
+    ListTasksResponse,
+    Message,
+    SendMessageResponse,
+    StreamEvent,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+    encode,
+)
+
+__all__ = ["JsonOutput", "Output", "TextOutput", "open_output"]
+
+_C1: Final = re.compile(r"[\x7f-\x9f]")
+
+
+class Output(Protocol):
+    """Where a command puts its results. A field that only one form has is left out by the other."""
+
+    def sent(self, message: Message) -> None:
+        """What is about to be sent; shown to people who want to see everything."""
+
+    def answer(self, answer: Task | Message) -> None:
+        """The result of `send`."""
+
+    def task(self, task: Task) -> None:
+        """The result of a command about one task."""
+
+    def tasks(self, page: ListTasksResponse) -> None:
+        """A page of tasks."""
+
+    def card(self, card: AgentCard, document: bytes | None) -> None:
+        """A card, with the JSON that it was read from if that is at hand."""
+
+    def event(self, event: StreamEvent) -> None:
+        """The next event of a stream; out before this returns."""
+
+    def end(self, task: Task) -> None:
+        """The stream of a task is over and this is how it stands."""
+
+    def document(self, value: dict[str, Any], fields: list[tuple[str, str]]) -> None:
+        """A result that the protocol has no type for: `value` as JSON, `fields` as text."""
+
+    def next(self, label: str, command: str) -> None:
+        """A command that goes on from here."""
+
+    def error(self, error: CliError) -> None:
+        """The failure, instead of a result or behind what was streamed."""
+
+
+def open_output(format_: str, notes: Notes, *, stream: bool, verbose: bool) -> Output:
+    """The output that the settings ask for."""
+    if format_ == "json":
+        return JsonOutput(sys.stdout.buffer, lines=stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has no letter for it fails nothing
+    return TextOutput(sys.stdout, notes, verbose=verbose)
+
+
+class JsonOutput:
+    """One document; with `lines` (--stream) one object a line."""
+
+    def __init__(self, stream: BinaryIO, *, lines: bool) -> None:
+        self._stream = stream
+        self._lines = lines
+
+    def sent(self, message: Message) -> None:
+        """Not part of the result."""
+
+    def answer(self, answer: Task | Message) -> None:
+        if isinstance(answer, Task):
+            self._write(encode(SendMessageResponse(task=answer)))
+        else:
+            self._write(encode(SendMessageResponse(message=answer)))
+
+    def task(self, task: Task) -> None:
+        self._write(encode(task))
+
+    def tasks(self, page: ListTasksResponse) -> None:
+        if not self._lines:
+            self._write(encode(page))
+            return
+        for task in page.tasks:
+            self._write(encode(task))
+
+    def card(self, card: AgentCard, document: bytes | None) -> None:
+        # As it came: a signature covers fields, too, that this version does not know (A2A 1.0 §8.4.1).
+        self._write(encode(card) if document is None else document)
+
+    def event(self, event: StreamEvent) -> None:
+        if isinstance(event, Task):
+            wrapped = StreamResponse(task=event)
+        elif isinstance(event, Message):
+            wrapped = StreamResponse(message=event)
+        elif isinstance(event, TaskStatusUpdateEvent):
+            wrapped = StreamResponse(status_update=event)
+        else:
+            wrapped = StreamResponse(artifact_update=event)
+        self._write(encode(wrapped))
+
+    def end(self, task: Task) -> None:
+        """The last event has said it."""
+
+    def document(self, value: dict[str, Any], fields: list[tuple[str, str]]) -> None:
+        self._write(encode(value))
+
+    def next(self, label: str, command: str) -> None:
+        """Commands are for people; the identifiers are in the document."""
+
+    def error(self, error: CliError) -> None:
+        self._write(encode(error.envelope))
+
+    def _write(self, document: bytes) -> None:
+        text = msgspec.json.format(document, indent=-1 if self._lines else 2).decode()
+        # DEL and C1 are legal in JSON, and a terminal may obey them. They can only stand in strings: escape them.
+        safe = _C1.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+        self._stream.write(safe.encode() + b"\n")
+        self._stream.flush()
+
+
+class TextOutput:
+    """Fields and blocks (§11.2). Failures go to stderr."""
+
+    def __init__(self, stream: TextIO, notes: Notes, *, verbose: bool) -> None:
+        self._page = Page(stream)
+        self._notes = notes
+        self._verbose = verbose
+        self._artifact: str | None = None  # the artifact whose text block is open
+        self._task: str | None = None  # the task whose identifiers were shown
+
+    def sent(self, message: Message) -> None:
+        if self._verbose:
+            self._page.field("Sent", message.role.value)
+            write_message(self._page, message, verbose=True)
+            self._page.flush()
+
+    def answer(self, answer: Task | Message) -> None:
+        if isinstance(answer, Task):
+            self.task(answer)
+        else:
+            write_message(self._page, answer, verbose=self._verbose)
+            self._page.flush()
+
+    def task(self, task: Task) -> None:
+        write_task(self._page, task, verbose=self._verbose)
+        self._page.flush()
+
+    def tasks(self, page: ListTasksResponse) -> None:
+        for index, task in enumerate(page.tasks):
+            if index:
+                self._page.gap()
+            self._page.field("Task ID", task.id)
+            self._page.field("Context ID", task.context_id)
+            self._page.field("State", task.state.value)
+            self._page.field("Updated", task.status.timestamp)
+            if task.status.message is not None:
+                write_parts(self._page, task.status.message.parts, "Message", verbose=self._verbose)
+            for artifact in task.artifacts:
+                write_artifact(self._page, artifact, verbose=self._verbose)
+        if page.tasks:
+            self._page.gap()
+        self._page.field("Tasks", f"{len(page.tasks)} of {page.total_size}")
+        self._page.flush()
+
+    def card(self, card: AgentCard, document: bytes | None) -> None:
+        write_card(self._page, card, verbose=self._verbose)
+        self._page.flush()
+
+    def event(self, event: StreamEvent) -> None:
+        if isinstance(event, Message):
+            write_message(self._page, event, verbose=self._verbose)
+        elif isinstance(event, Task):
+            self._artifact, self._task = None, event.id
+            write_task(self._page, event, verbose=self._verbose)
+        else:
+            self._identify(event)
+            if isinstance(event, TaskStatusUpdateEvent):
+                self._artifact = None
+                write_status(self._page, event.status, verbose=self._verbose)
+            else:
+                self._chunk(event)
+        self._page.flush()
+
+    def _identify(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
+        """A stream that does not begin with the task still says which one it is about."""
+        if self._task != event.task_id:
+            self._page.field("Task ID", event.task_id)
+            self._page.field("Context ID", event.context_id)
+            self._task, self._artifact = event.task_id, None
+
+    def _chunk(self, event: TaskArtifactUpdateEvent) -> None:
+        """An artifact; the chunks of one text grow in one block, so that it reads as it was written."""
+        artifact = event.artifact
+        texts = [part.text for part in artifact.parts if part.text is not None]
+        only_text = len(texts) == len(artifact.parts) and not self._verbose
+        if only_text and event.append and self._artifact == artifact.artifact_id:
+            self._page.more("".join(texts))
+        elif only_text:
+            self._page.field("Artifact", artifact.name or artifact.artifact_id)
+            self._page.open("Text")
+            self._page.more("".join(texts))
+            self._artifact = artifact.artifact_id
+        else:
+            self._artifact = None
+            write_artifact(self._page, artifact, verbose=self._verbose)
+
+    def end(self, task: Task) -> None:
+        self._artifact = None
+        self._page.field("Task ID", task.id)
+        self._page.field("Context ID", task.context_id)
+        self._page.field("State", task.state.value)
+        self._page.flush()
+
+    def document(self, value: dict[str, Any], fields: list[tuple[str, str]]) -> None:
+        for label, told in fields:
+            self._page.field(label, told)
+        self._page.flush()
+
+    def next(self, label: str, command: str) -> None:
+        self._page.field(label, command)
+        self._page.flush()
+
+    def error(self, error: CliError) -> None:
+        self._page.close()
+        self._page.flush()
+        lines = [f"Error: {error}", f"Code: {error.code}"]
+        if error.a2a_code is not None:
+            lines.append(f"A2A code: {error.a2a_code}")
+        if error.hint:
+            lines.append(f"Hint: {error.hint}")
+        for line in lines:
+            self._notes.line(line.replace("\n", " "))

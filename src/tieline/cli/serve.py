@@ -1,0 +1,213 @@
+"""`tieline serve`: publish an agent from a file or module. Words go to stderr; stdout stays clean."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from tieline.cli.errors import CliError, UsageFault
+from tieline.cli.notes import Notes
+from tieline.cli.options import CONTEXT, settings_of
+from tieline.cli.settings import read_duration
+
+if TYPE_CHECKING:
+    from tieline.engine.agent import Agent
+    from tieline.server.asgi import App
+    from tieline.stores import Store
+
+__all__ = ["serve"]
+
+CANNOT_SERVE: Final = "TIELINE_ERR_CANNOT_SERVE"  # ours: the CLI specification knows of no serving
+
+_SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|)(?:i?b)?", re.IGNORECASE)
+_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_OF_THE_APP: Final = (
+    "store",
+    "public_url",
+    "trust_proxy",
+    "allow_host",
+    "cors_origin",
+    "strict",
+    "drain",
+    "max_body",
+    "concurrent_runs",
+    "run_seconds",
+    "ttl",
+)
+
+
+def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None or value.strip() in ("0", "0s"):
+        return None if value is None else 0.0
+    try:
+        return read_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _limit(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    seconds = _seconds(context, param, value)
+    if seconds == 0:
+        raise click.BadParameter("must be more than 0, or none")
+    return seconds
+
+
+def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
+    match = _SIZE.fullmatch(value.strip())
+    if match is None or not int(match.group(1)):
+        raise click.BadParameter(f"{value!r} is not a number of bytes, such as 1000000 or 64M")
+    return int(match.group(1)) * _FACTORS[match.group(2).lower()]
+
+
+@click.command("serve", context_settings=CONTEXT)
+@click.argument("target", metavar="FILE|FILE:NAME|MODULE:NAME")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 is a free one."
+)
+@click.option(
+    "--store",
+    metavar="memory|sqlite:PATH",
+    help="Where tasks are kept.  [default: SQLite, a file for each agent in your state folder]",
+)
+@click.option("--public-url", metavar="URL", help="Where callers reach this server; needed behind a proxy.")
+@click.option("--trust-proxy", is_flag=True, help="Believe the X-Forwarded headers of a proxy.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Answer for this host name, too. Repeatable.")
+@click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Let web pages of this origin call. Repeatable.")
+@click.option("--strict", is_flag=True, help="Refuse requests without A2A-Version instead of taking them for 1.0.")
+@click.option(
+    "--drain",
+    default="5s",
+    show_default=True,
+    callback=_seconds,
+    metavar="SECONDS",
+    help="How long agents at work may go on when the server is stopped.",
+)
+@click.option(
+    "--max-body", default="64M", show_default=True, callback=_bytes, metavar="BYTES", help="Largest request taken."
+)
+@click.option(
+    "--concurrent-runs",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Tasks that may be at work or waiting at the same time, for each agent.",
+)
+@click.option(
+    "--run-seconds",
+    default="24h",
+    show_default=True,
+    callback=_limit,
+    metavar="SECONDS",
+    help="How long an agent may work on a message.",
+)
+@click.option(
+    "--ttl",
+    callback=_limit,
+    metavar="SECONDS",
+    help="How long ended tasks are kept: 30m, 24h, none.  [default: what the store keeps]",
+)
+@click.pass_context
+def serve(context: click.Context, /, target: str, **options: Any) -> int:
+    """Publish the agent in FILE, or in a module: its card, JSON-RPC, HTTP+JSON and event streams.
+
+    A file with several agents serves each below its name. It runs until Ctrl-C or SIGTERM, and ends when the agents at
+    work have finished, or --drain is over.
+    """
+    from tieline.engine.service import Limits
+    from tieline.server.asgi import App
+    from tieline.server.serve import CannotServe, load_agents
+    from tieline.server.serve import serve as run
+
+    notes = Notes()
+    settings = settings_of(context)
+    logging.basicConfig(
+        level=logging.DEBUG if settings["debug"] else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        found = load_agents(target)
+        if isinstance(found, App):
+            _refuse_options(context, target)
+            where = "as the app has it"
+            run(found, host=options["host"], port=options["port"], on_ready=_ready(notes, found, where))
+            return 0
+        where, store = _store(options["store"], target, found, options["ttl"], context)
+        run(
+            found,
+            host=options["host"],
+            port=options["port"],
+            store=store,
+            public_url=options["public_url"],
+            trust_forwarded=options["trust_proxy"],
+            allowed_hosts=options["allow_host"],
+            cors_origins=options["cors_origin"],
+            strict=options["strict"],
+            drain_s=options["drain"],
+            max_body_bytes=options["max_body"],
+            limits=Limits(run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"]),
+            on_ready=_ready(notes, found, where),
+            on_drain=lambda busy: _draining(notes, busy, options["drain"]),
+        )
+    except CannotServe as error:
+        raise CliError(CANNOT_SERVE, str(error)) from None
+    except ValueError as error:
+        raise UsageFault(str(error), hint="See: tieline serve --help") from None
+    notes.line("Stopped.")
+    return 0
+
+
+def _refuse_options(context: click.Context, target: str) -> None:
+    """An App is served as it was made: an option that would make another one must not look as if it did something."""
+    for name in _OF_THE_APP:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageFault(f"{target} is an app: give {flag} where it is made, to tieline.app(...).")
+
+
+def _store(
+    given: str | None, target: str, found: Agent | Mapping[str, Agent], ttl_s: float | None, context: click.Context
+) -> tuple[str, Store]:
+    """The store, and what to call it. Raises ValueError when `given` names none."""
+    from msgspec.structs import replace
+
+    from tieline.engine.agent import Agent, slug_of
+    from tieline.stores import MemoryStore, open_store
+    from tieline.stores.sqlite import SQLiteStore
+
+    if given is None:
+        from platformdirs import user_state_path
+
+        name = found.name if isinstance(found, Agent) else Path(target.partition(":")[0]).stem
+        given = f"sqlite:{user_state_path('tieline') / f'{slug_of(name)}.db'}"
+    store = open_store(given)
+    if context.get_parameter_source("ttl") is ParameterSource.COMMANDLINE:
+        assert isinstance(store, MemoryStore | SQLiteStore)  # what open_store makes of a text
+        store.retention = replace(store.retention, ttl_s=ttl_s)
+    return given, store
+
+
+def _ready(notes: Notes, found: Agent | Mapping[str, Agent] | App, where: str) -> Callable[[Sequence[str]], None]:
+    def say(urls: Sequence[str]) -> None:
+        for url in urls:
+            notes.line(f"Serving {url}")
+            notes.line(f"  card   {url.rstrip('/')}/.well-known/agent-card.json")
+        notes.line(f"  tasks  {where}")
+        notes.line(f'Try:  tieline send -a {urls[0]} "Hello"')
+        notes.line("Ctrl-C stops it.")
+
+    return say
+
+
+def _draining(notes: Notes, busy: int, drain_s: float | None) -> None:
+    if busy:
+        agents = "1 agent is" if busy == 1 else f"{busy} agents are"
+        notes.line(f"Stopping: {agents} at work and may finish within {drain_s:g} s. Ctrl-C again stops at once.")
+    else:
+        notes.line("Stopping.")

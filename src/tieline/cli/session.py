@@ -1,0 +1,305 @@
+"""One run of a command that talks to an agent: settings, the connection, what was told so far, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shlex
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import click
+
+from tieline import errors as a2a
+from tieline.card import AgentCard
+from tieline.cli import errors
+from tieline.cli.credentials import attach, crosses_in_clear, wanted
+from tieline.cli.errors import CliError, UsageFault, from_exception
+from tieline.cli.fetch import CardDocument, fetch_card
+from tieline.cli.notes import Notes
+from tieline.cli.options import settings_of
+from tieline.cli.output import open_output
+from tieline.cli.settings import Settings
+from tieline.client.interfaces import TRANSPORTS
+from tieline.client.peer import Peer, connect
+from tieline.types import Task, TaskState
+
+__all__ = ["Session", "execute", "preferred"]
+
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
+_REPLY: Final = '"<reply>"'
+
+
+class Session:
+    """What a command works with. `notes` is stderr, `out` is stdout."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.notes = Notes(debugging=settings["debug"])
+        self.streams: bool = settings["stream"]
+        self.live = self.streams  # what happens is shown as it happens, so that no progress line has to
+        self.as_json: bool = settings["output"] == "json"
+        self.out = open_output(settings["output"], self.notes, stream=self.streams, verbose=settings["verbose"])
+        self.card: AgentCard | None = None
+        self.message_id: str | None = None  # of the message that is on its way
+        self.task_id: str | None = settings["task-id"]
+        self.rested = False  # the task has been reported as resting: there is nothing to take up again
+        self._credentials = False  # something that could authenticate was sent
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    @property
+    def ref(self) -> str:
+        """The agent. Raises UsageFault when none is named."""
+        ref: str | None = self.settings["agent-card"]
+        if ref is None:
+            raise UsageFault(
+                "Which agent? No agent card is named.",
+                hint="Give -a HOST, the URL of a card or a card file, or set A2ACLI_AGENT_CARD.",
+            )
+        return ref
+
+    async def fetch(self) -> CardDocument:
+        """The agent's card, fetched without credentials: it has to say first who may have them (§12.4)."""
+        ref = self.ref
+        self.notes.redact.learn_url(ref)
+        if self.settings["insecure"]:
+            self.notes.warn("TLS certificates are not verified (--insecure): anybody on the way can read and answer.")
+        self.notes.debug(f"card: {ref}")
+        found = await fetch_card(ref, verify=not self.settings["insecure"])
+        self.notes.debug(f"card: found at {found.where}")
+        return found
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[Peer]:
+        """A connection to the agent, over the transport and with the credentials that card and settings make."""
+        settings = self.settings
+        service_params: tuple[tuple[str, str], ...] = settings["svc-param"]
+        bearer, api_key = settings["bearer"], settings["api-key"]
+        # Before anything is sent or logged: secrets have to be known to be taken out.
+        self.notes.redact.learn(secret for secret in (bearer, api_key) if secret is not None)
+        self.notes.redact.learn(value for _, value in service_params)
+        found = await self.fetch()
+        card = self.card = found.card
+        credentials = attach(card, bearer=bearer, api_key=api_key)
+        if found.authorization is not None:
+            credentials.headers.setdefault("Authorization", found.authorization)
+        for reason in credentials.unused:
+            self.notes.warn(reason)
+        headers = dict(credentials.headers)
+        extensions: list[str] = []
+        for name, value in service_params:
+            if name.lower() == "a2a-extensions":
+                extensions += [uri.strip() for uri in value.split(",") if uri.strip()]
+                continue
+            for taken in [given for given in headers if given.lower() == name.lower()]:
+                value = f"{headers.pop(taken)}, {value}" if taken in dict(service_params) else value
+            headers[name] = value
+        self._credentials = bool(credentials) or bool(service_params)
+        async with connect(
+            card,
+            transport=preferred(card, settings["transport"]),
+            version=settings["a2a-version"],
+            headers=headers,
+            query=credentials.query,
+            cookies=credentials.cookies,
+            extensions=extensions,
+            verify=not settings["insecure"],
+        ) as peer:
+            interface = peer.interface
+            self.notes.debug(f"interface: {interface.protocol_binding} {interface.protocol_version} at {interface.url}")
+            if self._credentials and settings["insecure"]:
+                self.notes.warn("Credentials are sent over a connection whose certificate is not verified.")
+            if bool(credentials) and crosses_in_clear(interface.url):
+                self.notes.warn(f"Credentials are sent to {interface.url} unencrypted.")
+            self._warn_of_sources()
+            yield peer
+
+    def _warn_of_sources(self) -> None:
+        """Of credentials that others can read, and of a file that sends the user's own ones to an agent it names."""
+        for file in (self.settings.local_file, self.settings.global_file):
+            if file is not None and file.exposed:
+                self.notes.warn(f"{file.path} holds credentials and others can read it: chmod 600 {file.path}")
+        agent = self.settings.resolve("agent-card")
+        for name in ("bearer", "api-key"):
+            credential = self.settings.resolve(name)
+            if agent.rank == 2 and credential.rank in (1, 3) and self.settings["config"] is None:
+                self.notes.warn(f"{agent.source} names the agent, and it gets the credential of {credential.source}.")
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def told(self, task_id: str) -> None:
+        """The agent has named the task: from here on an interruption loses nothing."""
+        if self.task_id != task_id:
+            self.task_id = task_id
+            if not self.live:
+                self.notes.line(f"Waiting for task {task_id}")
+
+    def awaiting(self, state: TaskState, said: str = "") -> None:
+        """What the progress line shows: the state, and the last thing that the agent said."""
+        if self.live:
+            return
+        short = state.value.removeprefix("TASK_STATE_").lower().replace("_", " ")
+        self.notes.progress(f"{short}: {said}" if said else short)
+
+    def awaited(self) -> None:
+        """Waiting is over: what comes next goes to stdout."""
+        self.notes.progress("")
+
+    def conclude(self, task: Task) -> None:
+        """Behind a task that was reported: warn of what is no success, and say how to go on (§8.2, §11.6)."""
+        state, self.task_id = task.state, task.id
+        self.rested = True
+        reply = f"{self.command('send', '--task-id', task.id)} {_REPLY}"
+        if state.interrupted:
+            asks = "your answer" if state is TaskState.INPUT_REQUIRED else "an authorization"
+            how = f" Reply: {reply}" if self.as_json else ""
+            self.notes.warn(f"the task waits for {asks} ({state.value}).{how}")
+            self.out.next("Next", reply)
+            return
+        if any(part.raw is not None or part.url is not None for artifact in task.artifacts for part in artifact.parts):
+            self.out.next("Download", self.command("task", "download", task.id))
+        if not state.terminal:
+            self.rested = False
+            self.out.next("Next", self.command("task", "get", task.id, "--wait"))
+            return
+        if state is not TaskState.COMPLETED:
+            self.notes.warn(f"the task ended {state.value}.")
+        if task.context_id:
+            self.out.next("Next", f'{self.command("send", "--context-id", task.context_id)} "<message>"')
+
+    def command(self, *words: str) -> str:
+        """A command line for the same agent, to be pasted: with the flags of this one that make a difference there.
+
+        Credentials are left out; what the environment or a file says holds there, too.
+        """
+        flags = self.settings.flags
+        line = ["tieline", *words]
+        for name, flag in (("agent-card", "-a"), ("config", "--config"), ("a2a-version", "--a2a-version")):
+            if name in flags:
+                line += [flag, str(flags[name])]
+        for binding in flags.get("transport", ()):
+            line += ["--transport", binding]
+        if flags.get("insecure"):
+            line.append("--insecure")
+        return self.notes.redact(shlex.join(line))
+
+    def interrupted(self) -> None:
+        """Behind Ctrl-C: what goes on without us, and how to come back to it."""
+        self.notes.progress("")
+        if self.rested or (self.task_id is None and self.message_id is None):
+            self.notes.line("Interrupted.")
+        elif self.task_id is not None:
+            self.notes.line(f"Interrupted. The task goes on: {self.command('task', 'get', self.task_id, '--wait')}")
+            self.notes.line(f"To stop it: {self.command('task', 'cancel', self.task_id)}")
+        else:
+            self.notes.line(
+                "Interrupted before the agent named a task; it may have the message. To send it again as the same "
+                f"message, add --message-id {self.message_id}"
+            )
+
+    def failed(self, cause: Exception) -> CliError:
+        """An error as it is reported: with the best code and hint, without secrets."""
+        self.notes.progress("")
+        error = from_exception(cause)
+        code, hint = error.code, error.hint
+        if isinstance(cause, a2a.AuthenticationRequired):
+            if not self._credentials:
+                code = errors.CREDENTIALS_MISSING
+                hint = wanted(self.card)
+            else:
+                hint = f"The credential was refused. {wanted(self.card)}"
+        hint = hint or self._hint(cause, code)
+        redact = self.notes.redact
+        return CliError(code, redact(str(error)), hint=redact(hint) if hint else None, a2a_code=error.a2a_code)
+
+    def _hint(self, cause: Exception, code: str) -> str | None:
+        if code in (errors.TIMEOUT, errors.UNREACHABLE) and self.task_id is not None:
+            return f"The task may go on: {self.command('task', 'get', self.task_id, '--wait')}"
+        if code in (errors.TIMEOUT, errors.UNREACHABLE) and self.message_id is not None:
+            return f"The agent may have it: to send the same message again, add --message-id {self.message_id}"
+        if code == errors.UNREACHABLE:
+            return "Is the agent running, and is this its address? -a takes a host, the URL of a card or a card file."
+        if code == errors.CARD_NOT_FOUND:
+            return "If the card is elsewhere, give its full URL with -a."
+        if code == errors.CARD_INVALID:
+            return f"See what is wrong with it: {self.command('card', 'get', '--validate')}"
+        if isinstance(cause, a2a.A2AError) and not isinstance(cause, a2a.PeerError):
+            more = "See the protocol messages with --debug."
+            if isinstance(cause, a2a.TaskNotFound):
+                return f"List your tasks: {self.command('task', 'list')}. {more}"
+            return more if self.settings["task-id"] is not None or self.task_id is not None else None
+        return None
+
+
+def preferred(card: AgentCard, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The wanted bindings that the card has and we speak, in their order; None is the card's order (§13.1)."""
+    offered = {interface.protocol_binding for interface in card.supported_interfaces}
+    return tuple(name for name in wanted if name in offered and name in TRANSPORTS) or None
+
+
+def execute(context: click.Context, work: Callable[[Session], Awaitable[None]]) -> int:
+    """Run a command's work and report how it failed, if it did; return the exit code (§11.6)."""
+    session = Session(settings_of(context))
+    try:
+        asyncio.run(_whole(session, work))
+    except KeyboardInterrupt:
+        session.interrupted()
+        return INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return PIPE_CLOSED
+    except Exception as cause:  # the boundary of the command: whatever it is, it is reported in its one form
+        session.notes.debug(traceback.format_exc())
+        error = session.failed(cause)
+        try:
+            session.out.error(error)
+        except BrokenPipeError:
+            _abandon_stdout()
+        return error.exit_code
+    return 0
+
+
+async def _whole(session: Session, work: Callable[[Session], Awaitable[None]]) -> None:
+    """The work, within --timeout, beside the progress line and the debug log."""
+    limit_s: float | None = session.settings["timeout"]
+    if session.notes.debugging:
+        _log_to(session.notes)
+    progress = asyncio.ensure_future(session.notes.animate())
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            await work(session)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise CliError(errors.TIMEOUT, f"It is not done after {limit_s:g} s (--timeout).") from error
+    finally:
+        progress.cancel()
+
+
+class _DebugHandler(logging.Handler):
+    """Puts log records into the notes, where secrets are taken out."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__()
+        self._notes = notes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._notes.debug(record.getMessage())
+
+
+def _log_to(notes: Notes) -> None:
+    log = logging.getLogger("tieline")
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    log.addHandler(_DebugHandler(notes))
+
+
+def _abandon_stdout() -> None:
+    """Nobody reads stdout any more: keep the interpreter from complaining of it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.close()
