@@ -214,5 +214,8 @@ async def asgi(app: Any, verb: str, path: str, body: bytes = b"", headers: Pairs
 
     await app(full, receive, send)
     start, *bodies = sent
-    given = {name.decode(): value.decode() for name, value in start["headers"]}
+    given: dict[str, str] = {}
+    for name, value in start["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        given[key] = f"{given[key]}, {text}" if key in given else text
     return Reply(start["status"], given, b"".join(message["body"] for message in bodies))
