@@ -7,31 +7,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import aclosing
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TypeVar
 
 from tieline.card import AgentCard, AgentInterface
+from tieline.client.answers import at_rest, streamed_answer, wait
+from tieline.client.calls import Calls
 from tieline.client.content import Content, message_of
 from tieline.client.discovery import CardCache
-from tieline.client.following import Following
 from tieline.client.http import Verify
 from tieline.client.opening import Opened, Options, Reference, in_order, opened
 from tieline.client.reply import Reply, reply_of
-from tieline.client.route import Way
 from tieline.client.seen import Seen
 from tieline.client.timeouts import Recovery, Timeouts
-from tieline.client.transport import Events
-from tieline.engine.fold import Fold, NotAllowed
-from tieline.errors import (
-    ExtensionSupportRequired,
-    InvalidParams,
-    InvalidPeerResponse,
-    MethodNotFound,
-    PeerTimeout,
-    TaskInDoubt,
-    TaskNotFound,
-    Unreachable,
-    UnsupportedOperation,
-)
+from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -42,17 +29,13 @@ from tieline.types import (
     SendMessageConfiguration,
     SendMessageRequest,
     StreamEvent,
-    SubscribeToTaskRequest,
     Task,
     TaskState,
-    TaskStatusUpdateEvent,
 )
 
 __all__ = ["Connection", "Peer", "connect"]
 
-T = TypeVar("T")
-
-_LONGEST_POLL_S = 30.0
+_POLL_S = 2.0
 
 
 class Peer:
@@ -65,37 +48,26 @@ class Peer:
     """
 
     def __init__(self, found: Opened, *, extensions: Sequence[str] = (), recovery: Recovery | None = None) -> None:
-        self._found = found
-        self._route = found.route
-        self._extensions = _checked_uris(extensions)
-        self._recovery = recovery or Recovery()
-        self._closed = False
-        self._take_card(found.card)
-
-    def _take_card(self, card: AgentCard) -> None:
-        self._card = card
-        self._streams = bool(card.capabilities.streaming)
-        self._required = frozenset(e.uri for e in card.capabilities.extensions if e.required)
+        self._calls = Calls(found, extensions, recovery or Recovery())
 
     @property
     def card(self) -> AgentCard:
         """The agent's card."""
-        return self._card
+        return self._calls.card
 
     @property
     def interface(self) -> AgentInterface:
         """The interface in use; another one when the first could not be reached."""
-        return self._route.way.interface
+        return self._calls.route.way.interface
 
     @property
     def transport(self) -> str:
         """How the agent is called: "JSONRPC", "HTTP+JSON", or "direct" in this process."""
-        return self._route.way.transport.name
+        return self._calls.route.way.transport.name
 
     async def close(self) -> None:
         """Close all connections; streams that are open end with Unreachable. Closing twice is allowed."""
-        self._closed = True
-        await self._found.close()
+        await self._calls.close()
 
     async def __aenter__(self) -> Peer:
         return self
@@ -107,8 +79,7 @@ class Peer:
 
     async def refresh_card(self) -> AgentCard:
         """The card, asked for again if it has expired (A2A 1.0 §8.6.2). Interfaces stay as they were chosen."""
-        self._take_card(await self._found.renew())
-        return self._card
+        return await self._calls.renew_card()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +99,7 @@ class Peer:
 
         Args:
             content: What to say.
-            after: What this follows up: its context is kept, and its task while that waits for an answer.
+            after: What this follows up: its context is kept, and its task until that has ended.
             context_id: The conversation it belongs to.
             task_id: The task it answers.
             metadata: Of the request.
@@ -148,10 +119,11 @@ class Peer:
         request = self._request(
             content, task_id, context_id, metadata, accepted_output_modes, None, False, reference_task_ids
         )
-        named = self._named(extensions)
-        answer = await (self._answer_by_stream(request, named) if self._streams else self._send(request, named))
-        if isinstance(answer, Task) and not _rests(answer):
-            answer = await self.wait(answer.id)
+        calls = self._calls
+        named = calls.extensions(extensions)
+        answer = await (streamed_answer(calls, request, named) if calls.streams else calls.send(request, named))
+        if isinstance(answer, Task) and not at_rest(answer):
+            answer = await wait(calls, answer.id, _POLL_S, named)
         return reply_of(answer)
 
     async def send(
@@ -193,7 +165,7 @@ class Peer:
             return_immediately,
             reference_task_ids,
         )
-        return await self._send(request, self._named(extensions))
+        return await self._calls.send(request, self._calls.extensions(extensions))
 
     def stream(
         self,
@@ -219,7 +191,7 @@ class Peer:
         request = self._request(
             content, task_id, context_id, metadata, accepted_output_modes, history_length, False, reference_task_ids
         )
-        return self._stream(request, self._named(extensions))
+        return self._calls.stream(request, self._calls.extensions(extensions))
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -234,12 +206,14 @@ class Peer:
             TaskNotFound; UnsupportedOperation: the task has ended, or the agent does not stream.
             TaskInDoubt: the stream broke and could not be taken up again.
         """
-        named = self._named(extensions)
-        self._check_streaming()
+        calls = self._calls
+        named = calls.extensions(extensions)
+        calls.check_streaming()
         number = None if last_event_id is None else str(last_event_id)
-        events = await self._subscribe(task_id, number, named)
-        async with aclosing(self._followed(events, Seen(task_id), named, until_input=False, number=number)) as followed:
-            async for event in followed:
+        opened = await calls.subscribe(task_id, number, named)
+        followed = calls.followed(opened, Seen(task_id), named, until_input=False, last_event_id=number)
+        async with aclosing(followed) as events:
+            async for event in events:
                 yield event
 
     async def get(self, task_id: str, *, history_length: int | None = None, extensions: Sequence[str] = ()) -> Task:
@@ -247,7 +221,8 @@ class Peer:
 
         `history_length`: the last so many messages; None is what the agent gives, 0 none.
         """
-        return await self._get(task_id, history_length, self._named(extensions))
+        request = GetTaskRequest(task_id, None, history_length)
+        return await self._calls.get(request, self._calls.extensions(extensions))
 
     async def list(
         self,
@@ -276,22 +251,10 @@ class Peer:
         after = status_timestamp_after
         if isinstance(after, datetime):
             after = after.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        named = self._named(extensions)
-
-        def call(way: Way) -> Awaitable[ListTasksResponse]:
-            request = ListTasksRequest(
-                way.interface.tenant,
-                context_id,
-                status,
-                page_size,
-                page_token,
-                history_length,
-                after,
-                include_artifacts,
-            )
-            return way.transport.list(request, named)
-
-        return await self._route.call(call)
+        request = ListTasksRequest(
+            None, context_id, status, page_size, page_token, history_length, after, include_artifacts
+        )
+        return await self._calls.list(request, self._calls.extensions(extensions))
 
     async def list_all(
         self,
@@ -325,18 +288,14 @@ class Peer:
 
     async def cancel(self, task_id: str, *, metadata: Metadata | None = None, extensions: Sequence[str] = ()) -> Task:
         """Stop a task (A2A 1.0 §3.1.5). Raises TaskNotFound, TaskNotCancelable."""
-        named = self._named(extensions)
-
-        def call(way: Way) -> Awaitable[Task]:
-            return way.transport.cancel(CancelTaskRequest(task_id, way.interface.tenant, metadata), named)
-
-        return await self._route.call(call)
+        request = CancelTaskRequest(task_id, None, metadata)
+        return await self._calls.cancel(request, self._calls.extensions(extensions))
 
     async def wait(
         self,
         task_id: str,
         *,
-        poll_s: float = 2.0,
+        poll_s: float = _POLL_S,
         timeout_s: float | None = None,
         extensions: Sequence[str] = (),
     ) -> Task:
@@ -352,29 +311,14 @@ class Peer:
             PeerTimeout: `timeout_s` ran out; the task goes on.
             TaskNotFound, TaskInDoubt.
         """
-        named = self._named(extensions)
+        named = self._calls.extensions(extensions)
         try:
             async with asyncio.timeout(timeout_s) as limit:
-                return await self._wait(task_id, poll_s, named)
+                return await wait(self._calls, task_id, poll_s, named)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise PeerTimeout(f"Task {task_id!r} is still at work after {timeout_s:g} s.") from None
-
-    # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _named(self, extensions: Sequence[str]) -> tuple[str, ...]:
-        """All extensions that a call names. Raises ExtensionSupportRequired (A2A 1.0 §4.4.4)."""
-        named = self._extensions
-        if extensions:
-            named = _checked_uris((*named, *extensions))
-        if self._required and not self._required.issubset(named):
-            raise ExtensionSupportRequired(self._required.difference(named))
-        return named
-
-    def _check_streaming(self) -> None:
-        if not self._streams:
-            raise UnsupportedOperation(f"The card of {self._card.name!r} says that this agent does not stream.")
 
     def _request(
         self,
@@ -386,142 +330,13 @@ class Peer:
         history_length: int | None,
         return_immediately: bool,
         reference_task_ids: Sequence[str],
-    ) -> Callable[[str | None], SendMessageRequest]:
-        """A request, but for the tenant of the interface that it will go to."""
+    ) -> SendMessageRequest:
         message = message_of(content, task_id=task_id, context_id=context_id, reference_task_ids=reference_task_ids)
         configuration = None
         if accepted_output_modes or history_length is not None or return_immediately:
-            configuration = SendMessageConfiguration(
-                tuple(accepted_output_modes), None, history_length, return_immediately
-            )
-        return lambda tenant: SendMessageRequest(message, tenant, configuration, metadata)
-
-    async def _send(
-        self, request: Callable[[str | None], SendMessageRequest], named: tuple[str, ...]
-    ) -> Task | Message:
-        async def call(way: Way) -> Task | Message:
-            sent = request(way.interface.tenant)
-            try:
-                return await way.transport.send(sent, named)
-            except Unreachable as error:
-                raise _in_doubt(sent, error) from error
-
-        return await self._route.call(call)
-
-    async def _stream(
-        self, request: Callable[[str | None], SendMessageRequest], named: tuple[str, ...]
-    ) -> AsyncGenerator[StreamEvent, None]:
-        self._check_streaming()
-        told_task: str | None = None
-
-        async def call(way: Way) -> Events:
-            nonlocal told_task
-            sent = request(way.interface.tenant)
-            told_task = sent.message.task_id
-            try:
-                return await way.transport.open(sent, named)
-            except Unreachable as error:
-                raise _in_doubt(sent, error) from error
-
-        events = await self._route.call(call)
-        following = self._followed(events, Seen(), named, until_input=True, number=None)
-        try:
-            async for event in following:
-                yield event
-        except TaskInDoubt as error:
-            if error.task_id is None and told_task is not None:
-                raise TaskInDoubt(str(error), task_id=told_task) from error
-            raise
-        finally:
-            await following.aclose()
-
-    def _followed(
-        self, events: Events, seen: Seen, named: tuple[str, ...], *, until_input: bool, number: str | None
-    ) -> AsyncGenerator[StreamEvent, None]:
-        following = Following(
-            seen,
-            subscribe=(lambda task_id, after: self._subscribe(task_id, after, named)) if self._streams else None,
-            read_task=lambda task_id: self._get(task_id, None, named),
-            recovery=self._recovery,
-            closed=lambda: self._closed,
-            until_input=until_input,
-            last_event_id=number,
-        )
-        return following.events(events)
-
-    async def _subscribe(self, task_id: str, last_event_id: str | None, named: tuple[str, ...]) -> Events:
-        def call(way: Way) -> Awaitable[Events]:
-            return way.transport.open(SubscribeToTaskRequest(task_id, way.interface.tenant), named, last_event_id)
-
-        return await self._route.call(call)
-
-    async def _get(self, task_id: str, history_length: int | None, named: tuple[str, ...]) -> Task:
-        def call(way: Way) -> Awaitable[Task]:
-            return way.transport.get(GetTaskRequest(task_id, way.interface.tenant, history_length), named)
-
-        return await self._route.call(call)
-
-    async def _answer_by_stream(
-        self, request: Callable[[str | None], SendMessageRequest], named: tuple[str, ...]
-    ) -> Task | Message:
-        """What a stream comes to. A task that its events do not tell whole is read."""
-        fold: Fold | None = None
-        whole = True
-        task_id = ""
-        async with aclosing(self._stream(request, named)) as events:
-            async for event in events:
-                if isinstance(event, Message):
-                    if not task_id:
-                        return event
-                    continue
-                if isinstance(event, Task):
-                    fold = Fold(event)
-                    task_id = event.id
-                    continue
-                task_id = event.task_id
-                if fold is None:
-                    whole = False
-                else:
-                    try:
-                        fold.apply(event)
-                    except NotAllowed:
-                        whole = False
-                if isinstance(event, TaskStatusUpdateEvent) and event.status.state is TaskState.AUTH_REQUIRED:
-                    break  # the stream stays open, but the next move is the caller's
-        if fold is not None and whole:
-            return fold.task()
-        return await self._get(task_id, None, named)
-
-    async def _wait(self, task_id: str, poll_s: float, named: tuple[str, ...]) -> Task:
-        task = await self._get(task_id, None, named)
-        if _rests(task):
-            return task
-        pause = 0.0 if self._streams and await self._followed_to_rest(task_id, named) else poll_s
-        failures = 0
-        while True:
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, max(poll_s, _LONGEST_POLL_S)) or poll_s
-            try:
-                task = await self._get(task_id, None, named)
-                failures = 0
-            except (Unreachable, PeerTimeout) as error:
-                failures += 1
-                if failures > self._recovery.attempts:
-                    raise TaskInDoubt(f"Task {task_id!r} cannot be read any more. {error}", task_id=task_id) from error
-            if _rests(task):
-                return task
-
-    async def _followed_to_rest(self, task_id: str, named: tuple[str, ...]) -> bool:
-        """Follow a task until it rests or ends; False when it cannot be followed."""
-        try:
-            events = await self._subscribe(task_id, None, named)
-        except (UnsupportedOperation, MethodNotFound, TaskNotFound, Unreachable, PeerTimeout):
-            return False
-        async with aclosing(self._followed(events, Seen(task_id), named, until_input=True, number=None)) as followed:
-            async for event in followed:
-                if isinstance(event, (Task, TaskStatusUpdateEvent)) and _at_rest(event.status.state):
-                    break
-        return True
+            modes = tuple(accepted_output_modes)
+            configuration = SendMessageConfiguration(modes, None, history_length, return_immediately)
+        return SendMessageRequest(message, None, configuration, metadata)
 
 
 class Connection:
@@ -613,34 +428,7 @@ def _following_up(
     after: Reply | Task | Message, task_id: str | None, context_id: str | None
 ) -> tuple[str | None, str | None]:
     """Task and context of a follow-up; what the caller names itself goes before."""
-    if isinstance(after, Reply):
-        if after.task is None and after.message is None:
-            return task_id, context_id
-        after = after.task if after.task is not None else after.message  # type: ignore[assignment]
-    if isinstance(after, Task) and task_id is None and not after.status.state.terminal:
-        task_id = after.id
-    return task_id, context_id or after.context_id
-
-
-def _in_doubt(sent: SendMessageRequest, error: Unreachable) -> TaskInDoubt:
-    return TaskInDoubt(
-        f"The message may have arrived, or not. {error}",
-        task_id=sent.message.task_id,
-        context_id=sent.message.context_id,
-    )
-
-
-def _checked_uris(uris: Sequence[str]) -> tuple[str, ...]:
-    """Each URI once. Raises InvalidParams for one that would not stay one in a header."""
-    for uri in uris:
-        if not uri or any(character in uri for character in "\r\n\0, "):
-            raise InvalidParams.at("extensions", f"{uri!r} is not the URI of an extension")
-    return tuple(dict.fromkeys(uris))
-
-
-def _rests(task: Task) -> bool:
-    return _at_rest(task.status.state)
-
-
-def _at_rest(state: TaskState) -> bool:
-    return state.terminal or state.interrupted
+    told = (after.task or after.message) if isinstance(after, Reply) else after
+    if isinstance(told, Task) and task_id is None and not told.status.state.terminal:
+        task_id = told.id
+    return task_id, context_id or (None if told is None else told.context_id)
