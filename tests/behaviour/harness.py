@@ -500,8 +500,8 @@ class Direct(Transport):
 
     def _caller(self, service: Mapping[str, str]) -> Caller:
         named = service.get("A2A-Extensions", "")
-        extensions = tuple(uri.strip() for uri in named.split(",") if uri.strip())
-        return Caller(self.principal, extensions=extensions)
+        extensions = dict.fromkeys(uri.strip() for uri in named.split(",") if uri.strip())
+        return Caller(self.principal, extensions=tuple(extensions))
 
 
 class _CursorStream(Stream):
