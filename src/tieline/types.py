@@ -388,15 +388,13 @@ _I64, _U64 = -(1 << 63), (1 << 64) - 1
 
 
 def exact(value: Any) -> Any:
-    """A JSON value in which integers beyond 64 bits survive `encode`; the same object when there are none."""
+    """A copy of a JSON value that is nobody else's, and in which integers beyond 64 bits survive `encode`."""
     if type(value) is int:
         return value if _I64 <= value <= _U64 else _BigInt(value)
     if isinstance(value, dict):
-        changed = {key: new for key, item in value.items() if (new := exact(item)) is not item}
-        return {**value, **changed} if changed else value
+        return {key: exact(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [exact(item) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return [exact(item) for item in value]
     return value
 
 
@@ -412,12 +410,11 @@ def _exact_struct(value: Any) -> Any:
         changed = {}
         for name in value.__struct_fields__:
             old = getattr(value, name)
-            if isinstance(old, (dict, list, tuple, int, msgspec.Struct)) and (new := _exact_struct(old)) is not old:
-                changed[name] = new
-        return msgspec.structs.replace(value, **changed) if changed else value
+            if isinstance(old, (dict, list, tuple, int, msgspec.Struct)):
+                changed[name] = _exact_struct(old)
+        return msgspec.structs.replace(value, **changed)
     if isinstance(value, tuple):
-        items = tuple(_exact_struct(item) for item in value)
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return tuple(_exact_struct(item) for item in value)
     return exact(value)
 
 

@@ -5,6 +5,7 @@ A group takes every setting, as something its commands may use; a command takes 
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -65,28 +66,21 @@ class SettingOption(click.Option):
         if record is None:
             return None
         names, text = record
-        return names, f"{text}  [{_effect(self.setting, settings_of(ctx))}]" if self._has_default(ctx) else text
-
-    def _has_default(self, ctx: click.Context) -> bool:
-        if self.setting.default is not None or self.setting.name == "timeout":
-            return True
-        try:
-            return settings_of(ctx).resolve(self.setting.name).rank < 4
-        except CliError:
-            return True
+        effect = _effect(self.setting, settings_of(ctx))
+        return names, f"{text}  [{effect}]" if effect else text
 
 
 def _effect(setting: Setting, settings: Settings) -> str:
+    """The default, and what holds in its place; "" where there is neither."""
+    default = setting.unset or ("" if setting.default is None else _plain(setting.default))
+    told = [f"default: {default}"] if default else []
     try:
         resolved = settings.resolve(setting.name)
     except CliError as error:
-        return str(error)
-    default = "default: none" if setting.default is None else f"default: {_told(setting)}"
-    return default if resolved.rank == 4 else f"{default}; now {tell(resolved)}, from {resolved.source}"
-
-
-def _told(setting: Setting) -> str:
-    return tell(Settings({}, environ={}).resolve(setting.name)) if setting.many else _plain(setting.default)
+        return "; ".join([*told, str(error)])
+    if resolved.rank < 4:
+        told.append(f"now {tell(resolved)}, from {resolved.source}")
+    return "; ".join(told)
 
 
 def _plain(value: object) -> str:
@@ -121,7 +115,8 @@ class Command(click.Command):
         own: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            # What an argument is stands in the text above.
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 (shared if isinstance(param, SettingOption) else own).append(record)
         for title, records in (("Options", own), ("Settings", shared)):
@@ -146,6 +141,15 @@ class Group(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.entries and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], self.entries, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"There is no command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

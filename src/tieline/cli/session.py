@@ -23,7 +23,7 @@ from tieline.cli.notes import Notes
 from tieline.cli.options import settings_of
 from tieline.cli.output import open_output
 from tieline.cli.settings import Settings
-from tieline.client.interfaces import TRANSPORTS
+from tieline.client.interfaces import TRANSPORTS, spoken_version
 from tieline.client.peer import Peer, connect
 from tieline.types import Task, TaskState
 
@@ -83,6 +83,7 @@ class Session:
         # Before anything is sent or logged: secrets have to be known to be taken out.
         self.notes.redact.learn(secret for secret in (bearer, api_key) if secret is not None)
         self.notes.redact.learn(value for _, value in service_params)
+        _check_version(settings["a2a-version"])
         found = await self.fetch()
         card = self.card = found.card
         credentials = attach(card, bearer=bearer, api_key=api_key)
@@ -234,6 +235,20 @@ class Session:
                 return f"List your tasks: {self.command('task', 'list')}. {more}"
             return more if self.settings["task-id"] is not None or self.task_id is not None else None
         return None
+
+
+def _check_version(version: str | None) -> None:
+    """Raises CliError when this command does not speak a version: no other one is taken instead (§13.2)."""
+    try:
+        spoken_version(version)
+    except a2a.VersionNotSupported as error:
+        spoken = error.metadata["supportedVersions"]
+        raise CliError(
+            error.name,
+            f"A2A {version} is not spoken here, only {spoken}.",
+            hint=f"Leave --a2a-version out, or give {spoken}.",
+            a2a_code=error.rpc_code,
+        ) from None
 
 
 def preferred(card: AgentCard, wanted: tuple[str, ...]) -> tuple[str, ...] | None:

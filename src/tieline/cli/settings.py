@@ -148,6 +148,7 @@ class Setting:
     help: str
     read: Callable[[str], Any]  # raises ValueError with what is wrong
     default: Any = None
+    unset: str | None = None  # what holds without a value, where that is a behaviour
     metavar: str | None = None
     short: str | None = None
     aliases: tuple[str, ...] = ()
@@ -171,11 +172,18 @@ _ALL: Final = (
         metavar="REF",
         short="-a",
     ),
-    Setting("a2a-version", "Protocol version to speak.", read_version, metavar="VERSION"),
+    Setting(
+        "a2a-version",
+        "Protocol version to speak.",
+        read_version,
+        unset="the highest that both sides speak, never below 1.0",
+        metavar="VERSION",
+    ),
     Setting(
         "transport",
         "Transport to prefer: JSONRPC, HTTP+JSON or GRPC. Repeatable, the most wanted first.",
         read_transports,
+        unset="the first of the card that is spoken here",
         metavar="BINDING",
         many=True,
     ),
@@ -202,11 +210,30 @@ _ALL: Final = (
         secret=True,  # it may carry a credential, and which ones do cannot be told
     ),
     Setting(
-        "insecure", "Do not verify TLS certificates (development only).", read_bool, False, switch=True, negative=True
+        "insecure",
+        "Do not verify TLS certificates (development only).",
+        read_bool,
+        False,
+        switch=True,
+        negative=True,
     ),
-    Setting("timeout", "How long to wait before giving up: 30, 30s, 5m, 250ms, none.", read_duration, None, "DURATION"),
-    Setting("poll-interval", "How often to look at a task while waiting.", read_interval, 2.0, "DURATION"),
-    Setting("wait", "Wait until the task ends or needs you.", read_bool, switch=True, aliases=("watch",)),
+    Setting(
+        "timeout",
+        "How long to wait before giving up: 30, 30s, 5m, 250ms, none.",
+        read_duration,
+        None,
+        "no limit",
+        "DURATION",
+    ),
+    Setting("poll-interval", "How often to look at a task while waiting.", read_interval, 2.0, metavar="DURATION"),
+    Setting(
+        "wait",
+        "Wait until the task ends or needs you.",
+        read_bool,
+        unset="on for send, off for task get",
+        switch=True,
+        aliases=("watch",),
+    ),
     Setting(
         "async",
         "Do not wait: report the task's identifiers at once.",
@@ -227,7 +254,7 @@ _ALL: Final = (
         variable=False,  # the shape of the output is a matter of what the caller wrote (§11.3)
         in_files=False,
     ),
-    Setting("output", "Format of the output: text or json.", read_output, "text", "FORMAT", "-o"),
+    Setting("output", "Format of the output: text or json.", read_output, "text", None, "FORMAT", "-o"),
     Setting("verbose", "Show everything that was sent and received.", read_bool, False, switch=True, negative=True),
     Setting(
         "debug",
@@ -237,7 +264,7 @@ _ALL: Final = (
         switch=True,
         negative=True,
     ),
-    Setting("config", "Read this .env file in place of the local one.", read_text, None, "PATH", in_files=False),
+    Setting("config", "Read this .env file in place of the local one.", read_text, metavar="PATH", in_files=False),
 )
 SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _ALL}
 """Every setting by name. `default` is what holds when nothing else says."""
@@ -392,7 +419,7 @@ def tell(resolved: Resolved) -> str:
     """A value for people to read; a secret is not told."""
     setting, value = resolved.setting, resolved.value
     if value is None or value == ():
-        return "none" if setting.name == "timeout" else "(not set)"
+        return setting.unset or "(not set)"
     if setting.name == "svc-param":
         return ", ".join(f"{name}:{REDACTED}" for name, _ in value)
     if setting.secret:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tieline.engine.run import with_history
 from tieline.errors import A2AError
 from tieline.stores.base import Event
-from tieline.types import TaskState, TaskStatusUpdateEvent
+from tieline.types import Task, TaskState, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from tieline.engine.run import Run
@@ -21,7 +22,7 @@ class Cursor:
     subscriber that does not read costs its place in the log, and finds everything when it reads again.
     """
 
-    __slots__ = ("_begin", "_closed", "_first", "_head", "_number", "_run", "_until_input")
+    __slots__ = ("_begin", "_closed", "_first", "_head", "_history_length", "_number", "_run", "_until_input")
 
     def __init__(
         self,
@@ -31,10 +32,12 @@ class Cursor:
         head: list[Event] | None = None,
         first: int = 0,
         until_input: bool = False,
+        history_length: int | None = None,
     ) -> None:
         """Follow `run` behind event `number`; before that, give the events `head`, the first of which has `first`.
 
         `until_input`: end when the agent wants the caller's input (A2A 1.0 §11.7), not only when the task ends.
+        `history_length`: how much history the task at the head of the stream shows (§3.2.4).
         """
         self._run = run
         self._number = number
@@ -42,6 +45,7 @@ class Cursor:
         self._head = head
         self._first = first
         self._until_input = until_input
+        self._history_length = history_length
         self._closed = False
         if run is not None:
             run.cursors += 1
@@ -65,6 +69,8 @@ class Cursor:
         if self._until_input and run.rest > self._begin:
             events = self._up_to_input(events)
         self._number += len(events)
+        if first == 1 and events and self._history_length is not None and isinstance(events[0].value, Task):
+            events[0] = Event(with_history(events[0].value, self._history_length))
         return first, events
 
     def _up_to_input(self, events: list[Event]) -> list[Event]:

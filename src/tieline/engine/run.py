@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tieline.engine.agent import Agent
     from tieline.engine.service import Service
 
-__all__ = ["Run", "without_blobs"]
+__all__ = ["Run", "with_history", "without_blobs"]
 
 log = logging.getLogger("tieline.engine")
 
@@ -81,11 +81,13 @@ class Run:
     __slots__ = (
         "_ahead",
         "_asked",
+        "_begun",
         "_burst",
         "_burst_began",
         "_inbox",
         "_next",
         "_pending",
+        "_readers",
         "_reason",
         "_response_id",
         "_rest_emitted",
@@ -159,7 +161,9 @@ class Run:
         self._waiters: list[asyncio.Future[None]] = []  # want every event
         self._settlers: list[asyncio.Future[None]] = []  # want to know when it rests
         self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
-        self._inbox: list[Message] = []  # heard while the agent was at work
+        self._inbox: list[tuple[Message, Metadata | None, tuple[str, ...]]] = []  # heard while the agent was at work
+        self._begun = False  # whether the driver has had its first step
+        self._readers = 0  # wait for the write that the fold is ahead by
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
         self._response_id: str | None = None
@@ -186,6 +190,7 @@ class Run:
         self.metadata = metadata
         self.accepts = accepts
         self._stopping = None
+        self._begun = False
         loop = asyncio.get_running_loop()
         self.started = loop.time()
         limit = self.service.limits.run_s
@@ -212,8 +217,10 @@ class Run:
 
     async def _drive(self, turn: Turn) -> None:
         """Run the agent and make an end of its task, whatever it does."""
+        self._begun = True
         try:
-            await self._iterate(turn)
+            if self._stopping is None and self.broken is None:
+                await self._iterate(turn)
             if self._stopping is not None:  # it caught the cancellation and came home
                 self._end_stopped()
             else:
@@ -237,6 +244,10 @@ class Run:
             self.service.ended(self)
             self._wake(self._settlers)
             self._wake(self._waiters)
+            if self._inbox and self._stopping is None and self.state is not None and self.state.interrupted:
+                self._emit_status(TaskState.WORKING, None)  # it rests, but there is more for it
+                self._next = self._inbox.pop(0)
+                self.go_on()
 
     async def _iterate(self, turn: Turn) -> None:
         agent = self.agent
@@ -258,18 +269,32 @@ class Run:
     async def pace(self) -> None:
         """Let the event loop send what was emitted, when the agent has not waited for a while by itself.
 
-        With somebody listening, the first event of a run and every event behind a pause go out at once; events in
-        quick succession go out together, 16 at most.
+        With somebody listening, the first event of a run and every event behind a pause go out before the agent goes
+        on; events in quick succession go out together, 16 at most.
         """
         now = time.perf_counter()
         burst, self._burst = self._burst, self._burst + 1
         long = now - self._burst_began > _BURST_S or burst % _BURST_EVENTS == 0
         if long if burst else self.cursors > 0:
+            if self.cursors:
+                await self._let_out()
             await asyncio.sleep(0)
             now = time.perf_counter()
         self._burst_began = now
+        self._check_whole()
+
+    async def _let_out(self) -> None:
+        """Wait until what was emitted is published and those who follow have taken it."""
+        self._flush()
+        emitted = self.emitted
+        while self.published < emitted and self.broken is None:
+            await self.changed()
+        await asyncio.sleep(0)  # the followers take it and write; with the next turn of the loop it is on its way
+
+    def _check_whole(self) -> None:
+        """Raises CancelledError in an agent that talks on though nobody can be told any more."""
         if self.broken is not None:
-            raise asyncio.CancelledError  # nobody can be told any more
+            raise asyncio.CancelledError
 
     # --- what the agent says ------------------------------------------------------------------------------------------
 
@@ -294,14 +319,12 @@ class Run:
             self.give_artifact(artifact, append=not first, last_chunk=whole)
 
     def _give_message(self, message: Message) -> None:
-        if not message.parts:
-            raise InvalidAgentResponse("A message has to have at least one part.")
         if self.state is None:
-            reply = Event(message)
+            reply = Event(_own(message))
             _checked(reply)
             self.reply = reply
         else:
-            self.give_status(TaskState.COMPLETED, replace(message, task_id=self.task_id, context_id=self.context_id))
+            self.give_status(TaskState.COMPLETED, message)
 
     def give_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = False) -> None:
         """Emit an artifact or a chunk of one."""
@@ -320,9 +343,7 @@ class Run:
             raise InvalidAgentResponse(f"An agent cannot put a task into {state.value}.")
         self._make_task(state)
         if message is not None:
-            if not message.parts:
-                raise InvalidAgentResponse("A message has to have at least one part.")
-            message = replace(message, task_id=self.task_id, context_id=self.context_id, role=message.role)
+            message = replace(_own(message), task_id=self.task_id, context_id=self.context_id)
         self._emit_status(state, message, exact(metadata))
 
     def _emit_status(self, state: TaskState, message: Message | None, metadata: Metadata | None = None) -> None:
@@ -368,8 +389,9 @@ class Run:
 
     async def ask(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
         """Put the task into `state` with a question, and wait for the caller's message."""
+        self._check_whole()
         if self._inbox:
-            return self._inbox.pop(0)
+            return self._inbox.pop(0)[0]
         if self._asked is not None:
             raise InvalidAgentResponse("The agent asks while a question of its own is still open.")
         self._make_task(state)
@@ -423,7 +445,7 @@ class Run:
             self._next = (message, metadata, accepts)
             self._emit_status(TaskState.WORKING, None)
         else:
-            self._inbox.append(message)
+            self._inbox.append((message, metadata, accepts))
         self._flush()
         return after
 
@@ -431,17 +453,17 @@ class Run:
         """Give the agent the message that `hear` has taken for it."""
         if self._next is None or self.state is None:
             return
-        (message, metadata, accepts), self._next = self._next, None
+        heard, self._next = self._next, None
         if self.state.terminal or self.broken is not None:  # it was cancelled meanwhile
             self.service.forget(self)
             return
         if self._asked is not None and not self._asked.done():
-            self._asked.set_result(message)
+            self._asked.set_result(heard[0])
         elif self.driver is None:
             self._response_id = None
-            self.start(message, metadata, accepts)
+            self.start(*heard)
         else:
-            self._inbox.append(message)
+            self._inbox.append(heard)
 
     async def cancel(self) -> None:
         """Stop the agent, then tell CANCELED.
@@ -468,15 +490,20 @@ class Run:
             return
         if self._stopping is None:
             self._stopping = end
-            driver.cancel()
+            self._interrupt()
         await asyncio.wait([driver], timeout=grace_s)
+
+    def _interrupt(self) -> None:
+        """Cancel the agent. One that has not begun ends at its first step: cancelled before it, it could not say so."""
+        if self.driver is not None and self._begun:
+            self.driver.cancel()
 
     def expire(self) -> None:
         """The agent has used up its time: cancel it, and the task ends FAILED."""
         if self.driver is not None and self._stopping is None:
             self._stopping = TaskState.FAILED
             self._reason = f"The agent took longer than {self.service.limits.run_s:g} s."
-            self.driver.cancel()
+            self._interrupt()
 
     def fail(self, words: str) -> None:
         """End a task that has no agent at work FAILED."""
@@ -542,6 +569,7 @@ class Run:
             self._rest_emitted = self.emitted
 
     def _put(self, event: Event) -> None:
+        self._check_whole()
         self._pending.append(event)
         self.emitted += 1
         self._schedule()
@@ -555,6 +583,9 @@ class Run:
         """Write what was emitted; publish it when it is durable."""
         self._scheduled = False
         if self._writing or not self._pending or self.broken is not None:
+            return
+        if self._readers:  # they read what is published before the fold goes ahead of it again
+            self._schedule()
             return
         fold, state = self.fold, self.state
         assert fold is not None
@@ -618,8 +649,8 @@ class Run:
         self.published += len(events)
         if self._rest_emitted <= self.published:
             self.rest = self._rest_emitted
-            if self._settlers:
-                self._wake(self._settlers)
+        if self._settlers and self._rests:
+            self._wake(self._settlers)
         if self._waiters:
             self._wake(self._waiters)
         if self.driver is None:
@@ -632,8 +663,8 @@ class Run:
         self._ahead = False
         self._next = None
         self._pending.clear()
-        if self.driver is not None and self.driver is not asyncio.current_task():
-            self.driver.cancel()
+        if self.driver is not asyncio.current_task():
+            self._interrupt()
         self.service.forget(self)
         self._wake(self._settlers)
         self._wake(self._waiters)
@@ -670,8 +701,8 @@ class Run:
 
         Raises InternalError when the task could not be stored.
         """
-        while self.rest <= after and self.reply is None and self.broken is None:
-            if self.driver is None and self.published == self.emitted:
+        while not (self._rests and self.rest > after) and self.reply is None and self.broken is None:
+            if self.driver is None and self.idle:
                 break
             future = asyncio.get_running_loop().create_future()
             self._settlers.append(future)
@@ -682,6 +713,14 @@ class Run:
                     self._settlers.remove(future)
         if self.broken is not None:
             raise self.broken
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the task, as published, rests or has ended."""
+        if self._ahead or self.fold is None:
+            return False
+        state = self.fold.state
+        return state.terminal or state.interrupted
 
     async def told(self) -> None:
         """Wait until the task is stored, or the agent has replied, or nothing can come any more."""
@@ -701,7 +740,11 @@ class Run:
     async def readable(self) -> None:
         """Wait while the fold is ahead of what is published: at most for one write."""
         while self._ahead and self.broken is None:
-            await self.changed()
+            self._readers += 1
+            try:
+                await self.changed()
+            finally:
+                self._readers -= 1
         if self.broken is not None:
             raise self.broken
 
@@ -748,6 +791,16 @@ def _checked(event: Event) -> Event:
     return event
 
 
+def _own(message: Message) -> Message:
+    """A message of the agent with content that the agent cannot change any more.
+
+    Raises InvalidAgentResponse when it has no parts.
+    """
+    if not message.parts:
+        raise InvalidAgentResponse("A message has to have at least one part.")
+    return replace(message, parts=tuple(part_of(part) for part in message.parts), metadata=exact(message.metadata))
+
+
 def _printable(words: str) -> str:
     return words.encode("utf-8", "replace").decode("utf-8")
 
@@ -764,6 +817,13 @@ def without_blobs(task: Task) -> Task:
     return replace(
         task, history=tuple(_emptied(message) if _has_blob(message) else message for message in task.history)
     )
+
+
+def with_history(task: Task, length: int | None) -> Task:
+    """`task` with its last `length` messages; with all of them for None, without long files then (§3.2.4)."""
+    if length is None:
+        return without_blobs(task)
+    return replace(task, history=task.history[-length:] if length else ())
 
 
 def _emptied(message: Message) -> Message:

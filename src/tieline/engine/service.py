@@ -9,6 +9,8 @@ import asyncio
 import base64
 import binascii
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec.structs import replace
@@ -17,9 +19,10 @@ from tieline.engine.agent import Agent
 from tieline.engine.clock import Clock, parse_timestamp
 from tieline.engine.cursor import Cursor
 from tieline.engine.fold import Fold
-from tieline.engine.run import Run, without_blobs
+from tieline.engine.run import Run, with_history
 from tieline.engine.turn import Caller
 from tieline.errors import (
+    A2AError,
     ContentTypeNotSupported,
     ExtensionSupportRequired,
     InternalError,
@@ -119,6 +122,8 @@ class Service:
         run.fail(words)
         try:
             await run.written()
+        except InternalError as error:
+            raise StoreError(f"task {record.task_id}, left at work earlier, cannot be ended: {error}") from error
         finally:
             self.forget(run)
 
@@ -185,13 +190,14 @@ class Service:
         """A2A 1.0 §3.1.2. The stream begins with the task, or is one Message; raises as `send_message` does."""
         self._check_streaming()
         run, after = await self._begin(request, caller)
+        history_length = request.configuration.history_length if request.configuration is not None else None
         if after == 0:
-            return Cursor(run, 0, until_input=True)
+            return Cursor(run, 0, until_input=True, history_length=history_length)
         try:
             await run.written()
             await run.readable()
             # No await until the cursor is taken: an event between them would be lost.
-            return self._from_snapshot(run, until_input=True)
+            return self._from_snapshot(run, until_input=True, history_length=history_length)
         finally:
             run.go_on()
 
@@ -236,7 +242,7 @@ class Service:
             task = await self._task_of(record)
             if not request.include_artifacts:
                 task = replace(task, artifacts=())
-            tasks.append(_with_history(task, request.history_length))
+            tasks.append(with_history(task, request.history_length))
         token = _page_token(page.records[-1].updated) if page.more else ""
         return ListTasksResponse(tuple(tasks), token, size, page.total)
 
@@ -271,9 +277,13 @@ class Service:
         scope = self._scope(caller, request.tenant)
         run = await self._living(request.id, scope)
         if isinstance(run, Run):
-            await run.readable()
-            if run.closed:  # it ended while its last write was under way
-                run = await self._record(scope, request.id)
+            with self._held(run):
+                await run.readable()
+                if not run.closed:
+                    if last_event_id is not None and last_event_id <= run.published:
+                        return await self._resume(run, last_event_id)
+                    return self._from_snapshot(run)
+            run = await self._record(scope, request.id)  # it ended while its last write was under way
         if isinstance(run, Record):
             missed = None if last_event_id is None else await self.store.events(scope, request.id, last_event_id)
             if missed:
@@ -282,9 +292,6 @@ class Service:
                 f"Task {request.id!r} has ended ({run.state.value}): read it with GetTask.",
                 metadata={"taskId": request.id, "state": run.state.value},
             )
-        if last_event_id is not None and last_event_id <= run.published:
-            return await self._resume(run, last_event_id)
-        return self._from_snapshot(run)
 
     async def create_push_notification_config(self) -> None:
         """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
@@ -307,10 +314,14 @@ class Service:
         configuration = request.configuration
         accepts = configuration.accepted_output_modes if configuration is not None else ()
         scope = self._scope(caller, request.tenant)
+        references = await self._references(scope, message) if message.reference_task_ids else ()
         if message.task_id:
+            # No await behind this: a run that nobody holds may be let go.
             run = await self._living(message.task_id, scope)
             ended = run.state if isinstance(run, Record) else None
             if message.context_id and message.context_id != run.context_id:
+                if isinstance(run, Run):
+                    self.forget(run)
                 raise InvalidParams.at("message.contextId", f"is not the context of task {message.task_id!r}")
             if isinstance(run, Record):
                 assert ended is not None
@@ -318,11 +329,14 @@ class Service:
                     f"Task {message.task_id!r} is {ended.value}: it takes no more messages. Send one without taskId.",
                     metadata={"taskId": message.task_id, "state": ended.value},
                 )
-            if message.reference_task_ids:
-                run.references = await self._references(scope, message)
-            self._check_room()
-            return run, run.hear(message, caller, request.metadata, accepts)
-        references = await self._references(scope, message) if message.reference_task_ids else ()
+            try:
+                self._check_room()
+                after = run.hear(message, caller, request.metadata, accepts)
+            except A2AError:
+                self.forget(run)
+                raise
+            run.references = references or run.references
+            return run, after
         self._check_room()
         run = Run(self, scope, caller, new_id(), message.context_id or new_id())
         run.references = references
@@ -425,6 +439,16 @@ class Service:
             return await self._record(scope, task_id)
         return run
 
+    @contextmanager
+    def _held(self, run: Run) -> Iterator[None]:
+        """Keep a run from being let go."""
+        run.cursors += 1
+        try:
+            yield
+        finally:
+            run.cursors -= 1
+            self.forget(run)
+
     async def _resume(self, run: Run, after: int) -> Cursor:
         if after >= run.base:
             return Cursor(run, after)
@@ -436,9 +460,9 @@ class Service:
             return self._from_snapshot(run)
         return Cursor(run, base, head=head, first=after + 1)
 
-    def _from_snapshot(self, run: Run, *, until_input: bool = False) -> Cursor:
+    def _from_snapshot(self, run: Run, *, until_input: bool = False, history_length: int | None = None) -> Cursor:
         task = run.task()
-        event = Event(without_blobs(task) if run.blobs else task)
+        event = Event(with_history(task, history_length))
         if until_input and task.state is TaskState.INPUT_REQUIRED:  # it has asked again meanwhile: all is told
             return Cursor(None, 0, head=[event], first=run.published)
         return Cursor(run, run.published, head=[event], first=run.published, until_input=until_input)
@@ -469,9 +493,9 @@ class Service:
     def _shown(self, task: Encoded[Task], history_length: int | None, blobs: bool | None) -> Encoded[Task]:
         """A task as its caller sees it. `blobs`: its history holds long files; None is unknown."""
         if history_length is not None:
-            return Encoded(Task, value=_with_history(task.value, history_length))
+            return Encoded(Task, value=with_history(task.value, history_length))
         if blobs or (blobs is None and b'"raw":"' in task.json):
-            return Encoded(Task, value=without_blobs(task.value))
+            return Encoded(Task, value=with_history(task.value, None))
         return task
 
     async def _references(self, scope: str, message: Message) -> tuple[Task, ...]:
@@ -551,13 +575,6 @@ def _media_type(part: Part) -> str | None:
 def _check_history_length(length: int | None, field: str) -> None:
     if length is not None and length < 0:
         raise InvalidParams.at(field, f"must not be negative, got {length}")
-
-
-def _with_history(task: Task, length: int | None) -> Task:
-    """`task` with its last `length` messages; all of them for None, without long files then (§3.2.4)."""
-    if length is None:
-        return without_blobs(task)
-    return replace(task, history=task.history[-length:] if length else ())
 
 
 def _page_token(updated: int) -> str:

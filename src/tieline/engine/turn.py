@@ -250,7 +250,7 @@ def part_of(content: Content) -> Part:
     if isinstance(content, Part):
         if content.data is UNSET and content.metadata is None:
             return content
-        data = UNSET if content.data is UNSET else exact(content.data)
+        data = UNSET if content.data is UNSET else exact(content.data)  # the agent may go on changing its own
         return msgspec.structs.replace(content, data=data, metadata=exact(content.metadata))
     if isinstance(content, (bytes, bytearray, memoryview)):
         return Part(raw=bytes(content))

@@ -142,7 +142,7 @@ class App:
                 return
         path: str = scope["path"]
         root: str = scope.get("root_path", "")
-        if root and path.startswith(root):
+        if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
             path = path[len(root) :]
         headers = dict(scope["headers"])
         if self._allowed_hosts is not None and not self._host_allowed(headers):
@@ -299,7 +299,7 @@ class Endpoint:
 
     async def _rest(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
         try:
-            method, fields = rest.route(scope["method"], path)
+            method, fields = rest.route(scope["method"], _raw_path(scope, path))
             body = b""
             if scope["method"] == "POST":
                 content_type = headers.get(b"content-type")
@@ -394,6 +394,15 @@ class Endpoint:
 
 
 _PLAIN_CALLER = Caller()
+
+
+def _raw_path(scope: Scope, path: str) -> str:
+    """`path` as it was sent, with its percent signs: an encoded slash is part of an id, not of the path."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw:
+        return path
+    above = scope["path"][: -len(path)].count("/")
+    return "/" + "/".join(raw.decode("latin-1").partition("?")[0].split("/")[above + 1 :])
 
 
 def _version_in(query: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from email.utils import formatdate, parsedate_to_datetime
 from time import time
@@ -16,6 +17,7 @@ from tieline.wire.headers import VERSIONS
 __all__ = ["CardPage"]
 
 _MAX_AGE_S = 300
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$")
 _KEPT = 64  # bodies for different hosts; the host is the caller's to choose, so there is an end
 
 
@@ -29,6 +31,7 @@ class CardPage:
         self._path = path
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._trust_forwarded = trust_forwarded
+        self._vary = b"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix" if trust_forwarded else b"Host"
         self._modified = int(time())
         self._pages: dict[str, tuple[bytes, bytes]] = {}  # by base URL: body, ETag
 
@@ -54,7 +57,7 @@ class CardPage:
         common += [
             (b"etag", etag),
             (b"last-modified", formatdate(self._modified, usegmt=True).encode()),
-            (b"vary", b"Host"),
+            (b"vary", self._vary),
         ]
         if self._unchanged(headers, etag):
             await _send(send, 304, common, b"")
@@ -73,7 +76,7 @@ class CardPage:
             host = headers.get(b"x-forwarded-host", host.encode("latin-1")).decode("latin-1").split(",")[0].strip()
             scheme = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()
             prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/") + prefix
-        if not host:
+        if not _HOST.match(host):
             server = scope.get("server") or ("localhost", None)
             host = f"{server[0]}:{server[1]}" if server[1] else str(server[0])
         return f"{scheme}://{host}{prefix}{self._path}"
@@ -100,7 +103,7 @@ class CardPage:
             return False
         try:
             return parsedate_to_datetime(since.decode("latin-1")).timestamp() >= self._modified
-        except ValueError:
+        except (ValueError, OverflowError):
             return False
 
 

@@ -98,8 +98,8 @@ class Append(msgspec.Struct, gc=False):
     streamed: bool  # someone may come back with a Last-Event-ID: a store that drops logs keeps this one longer
 
 
-class Record(msgspec.Struct, gc=False):
-    """A stored task."""
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A stored task as it was when it was read."""
 
     scope: str
     task_id: str

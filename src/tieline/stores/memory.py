@@ -27,9 +27,9 @@ class MemoryStore:
         self.retention = retention
         self._replay_tasks = replay_tasks
         self._scopes: dict[str, dict[str, Record]] = {}  # within a scope in the order of `updated`
-        self._logs: dict[str, list[Event]] = {}  # by task id
+        self._logs: dict[tuple[str, str], list[Event]] = {}  # by scope and task id
         self._ended: deque[Record] = deque()  # in the order in which they ended
-        self._replayable: deque[str] = deque()
+        self._replayable: deque[tuple[str, str]] = deque()
         self._bytes = 0  # of ended tasks
 
     async def open(self) -> int:
@@ -47,51 +47,48 @@ class MemoryStore:
         tasks = self._scopes.get(append.scope)
         if tasks is None:
             tasks = self._scopes[append.scope] = {}
-        record = tasks.get(append.task_id)
+        old = tasks.get(append.task_id)
+        found = 0 if old is None else old.version
+        if found != append.after:
+            raise VersionConflict(f"task {append.task_id} is at {found}, not at {append.after}")
         version = append.after + len(append.events)
-        if record is None:
-            if append.after:
-                raise VersionConflict(f"task {append.task_id} is not there")
-            assert append.snapshot is not None
-            record = Record(
-                append.scope,
-                append.task_id,
-                append.context_id,
-                append.state,
-                append.updated,
-                version,
-                append.snapshot,
-                version,
-            )
+        snapshot, snapshot_version = append.snapshot, version
+        if snapshot is None:
+            assert old is not None
+            snapshot, snapshot_version = old.snapshot, old.snapshot_version
+        record = Record(
+            append.scope,
+            append.task_id,
+            append.context_id,
+            append.state,
+            append.updated,
+            version,
+            snapshot,
+            snapshot_version,
+        )
+        if old is None or old.updated != append.updated:
+            tasks.pop(append.task_id, None)
             tasks[append.task_id] = record
+            _keep_order(tasks, record)
         else:
-            if record.version != append.after:
-                raise VersionConflict(f"task {append.task_id} is at {record.version}, not at {append.after}")
-            if append.updated != record.updated:
-                del tasks[append.task_id]  # and in again at the end: the table stays in the order of `updated`
-                tasks[append.task_id] = record
-                record.updated = append.updated
-            record.state = append.state
-            record.version = version
-            if append.snapshot is not None:
-                record.snapshot = append.snapshot
-                record.snapshot_version = version
+            tasks[append.task_id] = record
         if append.state.terminal:
             self._end(record, append)
         else:
-            log = self._logs.get(append.task_id)
+            log = self._logs.get((append.scope, append.task_id))
             if log is None:
-                self._logs[append.task_id] = list(append.events)
+                self._logs[append.scope, append.task_id] = list(append.events)
             else:
                 log.extend(append.events)
         return None
 
     def _end(self, record: Record, append: Append) -> None:
-        log = self._logs.pop(append.task_id, None)
+        key = (append.scope, append.task_id)
+        log = self._logs.pop(key, None)
         if append.streamed:
             events = (log or []) + append.events
-            self._logs[append.task_id] = [Event(json=event.json) for event in events]
-            self._replayable.append(append.task_id)
+            self._logs[key] = [Event(json=event.json) for event in events]
+            self._replayable.append(key)
             if len(self._replayable) > self._replay_tasks:
                 self._logs.pop(self._replayable.popleft(), None)
         self._ended.append(record)
@@ -106,7 +103,7 @@ class MemoryStore:
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
         record = await self.get(scope, task_id)
-        log = self._logs.get(task_id)
+        log = self._logs.get((scope, task_id))
         if record is None or log is None:
             return None
         return list(enumerate(log[after:], after + 1))
@@ -160,9 +157,23 @@ class MemoryStore:
             self._scopes[record.scope].pop(record.task_id, None)
             if not self._scopes[record.scope]:
                 del self._scopes[record.scope]
-            self._logs.pop(record.task_id, None)
+            self._logs.pop((record.scope, record.task_id), None)
             size = len(record.snapshot) + _RECORD_BYTES
             self._bytes -= size
             freed += size
             tasks += 1
         return Pruned(tasks, freed)
+
+
+def _keep_order(tasks: dict[str, Record], record: Record) -> None:
+    """Put the last entry where its `updated` belongs: appends may arrive a moment out of order."""
+    later = []
+    for other in reversed(tasks.values()):
+        if other is record:
+            continue
+        if other.updated <= record.updated:
+            break
+        later.append(other)
+    for other in reversed(later):
+        del tasks[other.task_id]
+        tasks[other.task_id] = other

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS tasks(
     snapshot BLOB NOT NULL,
     snapshot_version INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks(id);
+CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks(id, scope);
 CREATE INDEX IF NOT EXISTS tasks_updated ON tasks(scope, updated);
 CREATE INDEX IF NOT EXISTS tasks_unfinished ON tasks(number)
     WHERE state IN ('TASK_STATE_SUBMITTED','TASK_STATE_WORKING');
@@ -75,7 +75,7 @@ class SQLiteStore:
         self.retention = retention
         self._db: sqlite3.Connection | None = None
         self._lock: IO[str] | None = None
-        self._numbers: dict[str, int] = {}  # row numbers of tasks that are being written
+        self._numbers: dict[tuple[str, str], int] = {}  # row numbers of tasks that are being written
         self._next_number = 1
         self._batch: list[Append] = []
         self._committed: asyncio.Future[None] | None = None
@@ -191,14 +191,15 @@ class SQLiteStore:
         for append in batch:
             version = append.after + len(append.events)
             task_id = append.task_id
+            key = (append.scope, task_id)
             if append.after == 0:
                 number = self._next_number
                 self._next_number += 1
-                numbers[task_id] = number
+                numbers[key] = number
                 head = (number, task_id, append.scope, append.context_id, append.state.value, append.updated)
                 made.append((*head, version, append.snapshot, version))
             else:
-                number = numbers.get(task_id) or self._number(append)
+                number = numbers.get(key) or self._number(append)
                 row = (append.state.value, append.updated, version)
                 if append.snapshot is None:
                     changed.append((*row, number, append.after))
@@ -209,7 +210,7 @@ class SQLiteStore:
                 log.append((number, version, append.after + 1, body))
             size += len(body) + len(append.snapshot or b"")
             if append.state.terminal:
-                numbers.pop(task_id, None)
+                numbers.pop(key, None)
         self._since_checkpoint += size
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -232,9 +233,13 @@ class SQLiteStore:
                 raise VersionConflict("a task has been changed by another writer")
             db.executemany("INSERT INTO log VALUES(?,?,?,?)", log)
             db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+            for append in batch:
+                numbers.pop((append.scope, append.task_id), None)
+            if isinstance(error, sqlite3.IntegrityError):
+                raise VersionConflict("a task of that id is there already") from None
             raise
 
     def _number(self, append: Append) -> int:
@@ -245,7 +250,7 @@ class SQLiteStore:
         )
         if found is None:
             raise VersionConflict(f"task {append.task_id} is not there")
-        self._numbers[append.task_id] = found[0]
+        self._numbers[append.scope, append.task_id] = found[0]
         return int(found[0])
 
     async def _run_checkpoint(self) -> None:

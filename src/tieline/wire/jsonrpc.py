@@ -94,7 +94,9 @@ def _malformed(body: bytes, error: Exception) -> Malformed:
         return Malformed(ParseError(f"The body is not valid JSON: {error}"))
     try:
         loose = _read_loose(body)
-    except msgspec.ValidationError:
+    except msgspec.DecodeError as worse:
+        if not isinstance(worse, msgspec.ValidationError):
+            return Malformed(ParseError(f"The body is not valid JSON: {worse}"))
         if body.lstrip().startswith(b"["):
             return Malformed(InvalidRequest("Batches are not part of A2A: send one request object."))
         return Malformed(InvalidRequest("The body must be a JSON-RPC request object."))

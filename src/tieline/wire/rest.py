@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
 
@@ -42,7 +42,7 @@ _NO_FIELDS: Final[dict[str, str]] = {}
 
 
 def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
-    """The operation at a path below the agent's URL, and the fields of its request that stand in the path.
+    """The operation at a path (as it was sent) below the agent's URL, and the fields that stand in the path.
 
     Raises:
         MethodNotFound: no operation has this path.
@@ -57,7 +57,7 @@ def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
         if match is None:
             continue
         if verb in method.verbs:
-            return method, match.groupdict()
+            return method, {name: unquote(value) for name, value in match.groupdict().items()}
         allowed += method.verbs
     if allowed:
         raise VerbNotAllowed(verb, path, tuple(allowed))
