@@ -16,11 +16,12 @@ from collections.abc import AsyncGenerator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tieline import AgentSkill, Part, Rejected, Turn, agent
+from tieline import AgentSkill, Part, Rejected, Role, Turn, agent
 
 STEP_ROWS = 10_000  # between two words about progress; some ten milliseconds of work
 QUESTIONS = 3  # asked for the column before giving up
-LISTED = 20  # columns named in a question, problems reported, lines in a chunk of the artifact
+LISTED = 20  # columns named in a question, lines in a chunk of the artifact
+PROBLEMS = 5  # reported in words; the others are counted
 TOP_VALUES = 1_000  # lines of the CSV artifact
 LIMIT = Decimal(10) ** 30  # a cell beyond it is an identifier, not an amount, and would spoil every sum
 
@@ -42,7 +43,10 @@ SKILL = AgentSkill(
     output_modes=("application/json", "text/csv", "text/plain"),
 )
 async def table(turn: Turn) -> AsyncGenerator[dict[str, Any], None]:
-    content, words = table_and_words(turn.parts)
+    # Not of this message alone: when the server was restarted while a question was open, the answer to it begins the
+    # agent anew, and the table stands in the history.
+    heard = [message for message in (*turn.history, turn.message) if message.role is Role.USER]
+    content, words = table_and_words([part for message in heard for part in message.parts])
     first_line = content[:4096].lstrip().partition(b"\n")[0]
     delimiter = max(",;\t", key=lambda mark: first_line.count(mark.encode()))
     # Decoded while being read, so that a large table is in memory once; -sig: spreadsheets like to begin with a BOM.
@@ -156,7 +160,7 @@ class Summary:
 
     def _skip(self, problem: str) -> None:
         self.skipped += 1
-        if len(self.problems) < LISTED:
+        if len(self.problems) < PROBLEMS:
             self.problems.append(problem)
 
     @property
@@ -180,8 +184,8 @@ class Summary:
         }
 
     def sentence(self) -> str:
-        mean = f", mean {as_json(self.mean)}" if self.numbers else ""
-        return f"{self.column}: {self.numbers:,} numbers in {self.rows:,} rows{mean}."
+        told = f"mean {as_json(self.mean)}" if self.numbers else f"{len(self.values):,} different values"
+        return f"{self.column}: {self.numbers:,} numbers in {self.rows:,} rows, {told}."
 
 
 def number_in(cell: str) -> Decimal | None:

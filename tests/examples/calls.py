@@ -35,10 +35,10 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Agent:
-    """An agent in memory. `async with Agent(table) as agent: task = await agent.send("amount", file)`."""
+    """An agent in this process. `async with Agent(table) as agent: task = await agent.send("amount", file)`."""
 
-    def __init__(self, agent: tieline.Agent) -> None:
-        self._app = tieline.app(agent)
+    def __init__(self, agent: tieline.Agent, store: str = "memory") -> None:
+        self._app = tieline.app(agent, store=store)
 
     async def __aenter__(self) -> Agent:
         await self._app.start()

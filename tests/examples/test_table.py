@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +156,22 @@ def test_column_that_no_word_names_is_asked_for_by_naming_the_columns() -> None:
             task = await agent.send("amount", task=task)
             assert task.state is TaskState.COMPLETED
             assert answer_of(task)["column"] == "amount"
+
+    run(scenario())
+
+
+def test_answer_is_understood_by_a_server_that_was_started_again_meanwhile(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = f"sqlite:{tmp_path / 'tasks.db'}"
+        async with Agent(table, store) as agent:
+            task = await agent.send(SALES)
+        async with Agent(table, store) as agent:
+            again = await agent.send("colour", task=task)
+            assert words_of(again).startswith("I need one column. Which of these")
+        async with Agent(table, store) as agent:
+            done = await agent.send("amount", task=task)
+            assert (done.id, done.state) == (task.id, TaskState.COMPLETED)
+            assert answer_of(done)["sum"] == 22.5
 
     run(scenario())
 
