@@ -37,8 +37,6 @@ class SseEvents:
             raise self._failure
         while True:
             data = await self._stream.read()
-            if not data:
-                return ()
             events: list[Numbered] = []
             try:
                 for frame in self._frames.feed(data):
@@ -48,7 +46,7 @@ class SseEvents:
                 self._fail(InvalidPeerResponse(str(error)), events)
             except A2AError as error:
                 self._fail(error, events)
-            if events:
+            if events or not data:
                 return events
 
     def _fail(self, error: A2AError, events: list[Numbered]) -> None:

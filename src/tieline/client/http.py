@@ -62,12 +62,14 @@ class Answer(msgspec.Struct, frozen=True):
 class HttpStream:
     """A response that is being read."""
 
-    __slots__ = ("_content", "_response", "_url")
+    __slots__ = ("_content", "_open", "_response", "_url")
 
-    def __init__(self, response: aiohttp.ClientResponse, url: URL) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: URL, open_: set[aiohttp.StreamReader]) -> None:
         self._response = response
         self._content = response.content
         self._url = url
+        self._open = open_
+        open_.add(self._content)
 
     async def read(self) -> bytes:
         """What has come in, at least one byte; b"" at the clean end. Raises Unreachable, PeerTimeout."""
@@ -78,6 +80,7 @@ class HttpStream:
 
     def close(self) -> None:
         """Stop reading; the connection is kept only when the end was reached."""
+        self._open.discard(self._content)
         self._response.close()
 
 
@@ -99,6 +102,7 @@ class Http:
         self._max_response_bytes = max_response_bytes
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
+        self._open: set[aiohttp.StreamReader] = set()  # what is being read
         self._proxies: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
         self._answer_s = timeouts.answer_s
         connect_s = timeouts.connect_s
@@ -112,6 +116,8 @@ class Http:
         """Close all connections; calls that are under way end with Unreachable. Closing twice is allowed."""
         self._closed = True
         session, self._session = self._session, None
+        for content in self._open:  # aiohttp would leave those who wait for more waiting
+            content.set_exception(aiohttp.ClientConnectionError("closed"))
         if session is not None:
             await session.close()
 
@@ -129,7 +135,7 @@ class Http:
         """One call that is to be answered by an event stream; what is none is read whole. Raises as `answer` does."""
         response = await self._request(verb, url, headers, body, self._stream_timeout)
         if response.status == 200 and response.content_type == "text/event-stream":
-            return HttpStream(response, url)
+            return HttpStream(response, url, self._open)
         try:
             async with asyncio.timeout(self._answer_s):
                 return await self._whole(response, url)
@@ -184,6 +190,7 @@ class Http:
         """Read a response to its end, up to the limit."""
         limit = self._max_response_bytes
         content = response.content
+        self._open.add(content)
         try:
             body = await content.readany()
             if body and not content.at_eof():
@@ -203,6 +210,8 @@ class Http:
         except BaseException:
             response.close()
             raise
+        finally:
+            self._open.discard(content)
         if size > limit:
             response.close()
             raise InvalidPeerResponse(f"The answer of {shown(url)} is larger than {limit} bytes.")
