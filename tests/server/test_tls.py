@@ -14,7 +14,9 @@ import tieline
 from tests.server.agents import worker
 from tests.server.raw import A2A_JSON, JSON, Wire, in_loop, serve
 
-CERTIFICATE = Path(__file__).with_name("localhost.pem")  # self-signed for localhost, with its key; valid from 2020 to 2120
+CERTIFICATE = Path(__file__).with_name(
+    "localhost.pem"
+)  # self-signed for localhost, with its key; valid from 2020 to 2120
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 
 
