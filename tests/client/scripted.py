@@ -31,7 +31,21 @@ from tieline.types import (
 )
 from tieline.wire import jsonrpc, rest
 
-__all__ = ["Answer", "Fault", "Http", "Raw", "Request", "Scripted", "Stream", "card_of", "scripted"]
+__all__ = [
+    "LIMIT_S",
+    "Answer",
+    "Fault",
+    "Http",
+    "Raw",
+    "Request",
+    "Script",
+    "Scripted",
+    "Step",
+    "Stream",
+    "card_of",
+    "listening",
+    "scripted",
+]
 
 LIMIT_S = 20.0
 """No test waits longer than this for anything."""

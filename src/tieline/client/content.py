@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,10 +43,12 @@ def message_of(
         return content
     if isinstance(content, (str, bytes, Part, Mapping)):
         parts: tuple[Part, ...] = (_part(content),)
-    else:
+    elif isinstance(content, Iterable):
         parts = tuple(_part(piece) for piece in content)
         if not parts:
             raise InvalidParams.at("message.parts", "at least one part is required")
+    else:
+        parts = (_part(content),)
     return Message(new_id(), Role.USER, parts, context_id, task_id, reference_task_ids=tuple(reference_task_ids))
 
 

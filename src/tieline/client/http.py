@@ -174,6 +174,7 @@ class Http:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_REUSED_S, ssl=self._tls),
                 headers=self._headers,
+                skip_auto_headers=("Content-Type",),  # a body is JSON, and says so; what has none says nothing
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

@@ -1,0 +1,907 @@
+"""Single calls over HTTP: what goes out, what comes back, and every way in which an agent can answer badly."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.client.running import QUICK, run
+from tests.client.scripted import Answer, Fault, Http, Raw, Request, Script, Scripted, Step, Stream, card_of, scripted
+from tests.client.tasks import CONTEXT, TASK, artifact, message, status, task
+from tieline import Message, Part, Peer, Role, TaskState, connect
+from tieline.client.timeouts import Timeouts
+from tieline.errors import (
+    A2AError,
+    AuthenticationRequired,
+    BodyTooLarge,
+    CardNotFound,
+    ContentTypeNotSupported,
+    ExtendedAgentCardNotConfigured,
+    ExtensionSupportRequired,
+    InternalError,
+    InvalidAgentResponse,
+    InvalidParams,
+    InvalidPeerResponse,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    ParseError,
+    PeerTimeout,
+    PushNotificationNotSupported,
+    TaskInDoubt,
+    TaskNotCancelable,
+    TaskNotFound,
+    Unreachable,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
+from tieline.types import ListTasksResponse, decode, encode
+
+BINDING = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
+both = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
+COMPLETED = TaskState.COMPLETED
+NO_TASKS = ListTasksResponse((), "", 50, 0)
+
+
+@contextmanager
+def refused_port() -> Iterator[int]:
+    """A port that refuses connections, and that nobody else gets meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+async def got(transport: str, *steps: Step, **options: Any) -> object:
+    """What GetTask gives, or raises, when it is answered so."""
+    async with (
+        scripted(BINDING[transport], {"GetTask": steps}) as agent,
+        connect(agent.card, **options) as peer,
+    ):
+        return await peer.get(TASK)
+
+
+async def sent(transport: str, *steps: Step, **options: Any) -> object:
+    """What SendMessage gives, or raises, when it is answered so."""
+    async with (
+        scripted(BINDING[transport], {"SendMessage": steps}) as agent,
+        connect(agent.card, **options) as peer,
+    ):
+        return await peer.send("go")
+
+
+# --- what goes out ----------------------------------------------------------------------------------------------------
+
+
+async def everything(peer: Peer) -> None:
+    """One call of each kind."""
+    await peer.send("go")
+    [event async for event in peer.stream("go")]
+    [event async for event in peer.subscribe(TASK)]
+    await peer.get(TASK)
+    await peer.list()
+    await peer.cancel(TASK)
+
+
+EVERYTHING: Script = {
+    "SendMessage": [Answer(message("hi"))],
+    "SendStreamingMessage": [Stream(message("hi"))],
+    "SubscribeToTask": [Stream(task(COMPLETED))],
+    "GetTask": [Answer(task())],
+    "ListTasks": [Answer(NO_TASKS)],
+    "CancelTask": [Answer(task(TaskState.CANCELED))],
+}
+
+
+async def requests_of_everything(transport: str, **options: Any) -> Scripted:
+    async with (
+        scripted(BINDING[transport], EVERYTHING) as agent,
+        connect(agent.card, **options) as peer,
+    ):
+        await everything(peer)
+    assert agent.calls == list(EVERYTHING)
+    return agent
+
+
+@both
+@pytest.mark.requirement(
+    "version.client-sends-header",
+    "version.client-sends-no-patch",
+    "extension.client-opts-in",
+    "params.names-prefixed",
+    "jsonrpc.client-sends-headers",
+    "rest.client-sends-headers",
+    "jsonrpc.comma-separated",
+    "rest.comma-separated",
+)
+def test_every_request_names_version_and_extensions_in_its_headers(transport: str) -> None:
+    async def test() -> None:
+        agent = await requests_of_everything(transport, extensions=("https://x.test/a", "https://x.test/b"))
+        for request in agent.requests:
+            assert request.headers["a2a-version"] == "1.0"
+            assert request.headers["a2a-extensions"] == "https://x.test/a,https://x.test/b"
+
+    run(test())
+
+
+@both
+def test_version_with_a_patch_number_is_sent_without_it(transport: str) -> None:
+    async def test() -> None:
+        agent = await requests_of_everything(transport, version="1.0.1")
+        assert {request.headers["a2a-version"] for request in agent.requests} == {"1.0"}
+
+    run(test())
+
+
+@both
+def test_headers_cookies_and_query_of_the_caller_are_in_every_request(transport: str) -> None:
+    async def test() -> None:
+        agent = await requests_of_everything(
+            transport,
+            headers={"Authorization": "Bearer t", "user-agent": "mine", "a2a-version": "9.9"},
+            cookies={"session": "c1"},
+            query={"key": "k&1"},
+        )
+        for request in agent.requests:
+            assert request.headers["authorization"] == "Bearer t"
+            assert request.headers["user-agent"] == "mine"
+            assert request.headers["a2a-version"] == "1.0"
+            assert request.headers["cookie"] == "session=c1"
+            assert "key=k%261" in request.target.partition("?")[2]
+
+    run(test())
+
+
+@pytest.mark.requirement("jsonrpc.content-type", "jsonrpc.client-request-form", "methods.jsonrpc")
+def test_json_rpc_requests_have_the_form_of_the_binding() -> None:
+    async def test() -> None:
+        agent = await requests_of_everything("jsonrpc")
+        assert [request.json["method"] for request in agent.requests] == list(EVERYTHING)
+        for request in agent.requests:
+            assert (request.verb, request.target) == ("POST", "/agent")
+            assert request.headers["content-type"] == "application/json"
+            assert set(request.json) == {"jsonrpc", "id", "method", "params"}
+            assert request.json["jsonrpc"] == "2.0"
+        ids = [request.json["id"] for request in agent.requests]
+        assert len(set(ids)) == len(ids)
+
+    run(test())
+
+
+@pytest.mark.requirement("methods.rest", "rest.client-content-type", "rest.params-outside-body", "rest.nested-by-post")
+def test_rest_requests_have_the_form_of_the_binding() -> None:
+    async def test() -> None:
+        agent = await requests_of_everything("rest")
+        assert [(request.verb, request.target) for request in agent.requests] == [
+            ("POST", "/agent/message:send"),
+            ("POST", "/agent/message:stream"),
+            ("POST", f"/agent/tasks/{TASK}:subscribe"),
+            ("GET", f"/agent/tasks/{TASK}"),
+            ("GET", "/agent/tasks"),
+            ("POST", f"/agent/tasks/{TASK}:cancel"),
+        ]
+        for request in agent.requests:
+            if request.body:
+                assert request.headers["content-type"] == "application/a2a+json"
+            else:
+                assert "content-type" not in request.headers
+
+    run(test())
+
+
+@pytest.mark.requirement("rest.query-camel-case", "rest.query-types", "rest.query-encoded")
+def test_rest_query_has_names_in_camel_case_and_encoded_values() -> None:
+    async def test() -> None:
+        async with scripted("HTTP+JSON", {"ListTasks": [Answer(NO_TASKS)]}) as agent, connect(agent.card) as peer:
+            await peer.list(
+                context_id="a b&c=ü",
+                status=TaskState.WORKING,
+                page_size=7,
+                history_length=0,
+                status_timestamp_after="2026-01-02T03:04:05Z",
+                include_artifacts=True,
+            )
+        assert agent.requests[0].target == (
+            "/agent/tasks?contextId=a+b%26c%3D%C3%BC&status=TASK_STATE_WORKING&pageSize=7&historyLength=0"
+            "&statusTimestampAfter=2026-01-02T03%3A04%3A05Z&includeArtifacts=true"
+        )
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("task.client-names-existing", "context.client-invents-none", "interface.client-omits-tenant")
+def test_message_of_plain_text_names_no_task_context_or_tenant(transport: str) -> None:
+    async def test() -> None:
+        async with (
+            scripted(BINDING[transport], {"SendMessage": [Answer(message("hi"))]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            await peer.send("go")
+        params = agent.requests[0].params
+        assert set(params) == {"message"}
+        assert params["message"].pop("messageId")
+        assert params["message"] == {"role": "ROLE_USER", "parts": [{"text": "go"}]}
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("turns.client-sends-references", "json.camel-case", "json.enum-names", "model.role-of-sender")
+def test_everything_that_a_send_can_carry_arrives(transport: str) -> None:
+    async def test() -> None:
+        async with (
+            scripted(BINDING[transport], {"SendMessage": [Answer(message("hi"))]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            await peer.send(
+                ["text", b"\0\xff", {"n": None}, Part(url="https://x.test/f", media_type="text/csv", filename="f.csv")],
+                task_id=TASK,
+                context_id=CONTEXT,
+                metadata={"big": 2**70, "null": None, "f": 1.5},
+                accepted_output_modes=["text/plain"],
+                history_length=0,
+                return_immediately=True,
+                reference_task_ids=["t0"],
+                extensions=["https://x.test/a"],
+            )
+        assert agent.requests[0].headers["a2a-extensions"] == "https://x.test/a"
+        params = agent.requests[0].params
+        del params["message"]["messageId"]
+        assert params == {
+            "message": {
+                "role": "ROLE_USER",
+                "parts": [
+                    {"text": "text"},
+                    {"raw": "AP8="},
+                    {"data": {"n": None}},
+                    {"url": "https://x.test/f", "mediaType": "text/csv", "filename": "f.csv"},
+                ],
+                "taskId": TASK,
+                "contextId": CONTEXT,
+                "referenceTaskIds": ["t0"],
+            },
+            "configuration": {"acceptedOutputModes": ["text/plain"], "historyLength": 0, "returnImmediately": True},
+            "metadata": {"big": 2**70, "null": None, "f": 1.5},
+        }
+
+    run(test())
+
+
+@both
+def test_whole_message_of_the_callers_is_sent_as_it_is(transport: str) -> None:
+    async def test() -> None:
+        own = Message("m-1", Role.USER, (Part(text="go"),), "own context", metadata={"a": [1]}, extensions=("u:x",))
+        async with (
+            scripted(BINDING[transport], {"SendMessage": [Answer(message("hi"))]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            await peer.send(own, task_id=TASK, context_id=CONTEXT)
+        told = decode(encode(agent.requests[0].params["message"]), Message)
+        assert told == msgspec.structs.replace(own, task_id=TASK)
+
+    run(test())
+
+
+@pytest.mark.parametrize("content", [[], [1], 3.5, [["nested"]]])
+def test_content_that_is_none_is_refused_before_a_call(content: object) -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {}) as agent, connect(agent.card) as peer:
+            with pytest.raises(InvalidParams, match="message\\.parts"):
+                await peer.send(content)  # type: ignore[arg-type]
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("value", [object(), {1: 2, "a": object()}, "\ud800"])
+def test_content_that_json_has_no_form_for_is_refused_before_a_call(transport: str, value: object) -> None:
+    async def test() -> None:
+        async with scripted(BINDING[transport], {}) as agent, connect(agent.card) as peer:
+            with pytest.raises(InvalidParams, match="cannot be written as JSON"):
+                await peer.send({"value": value})
+
+    run(test())
+
+
+@pytest.mark.parametrize("uri", ["", "a b", "a,b", "a\r\nX-Other: 1"])
+def test_extension_that_would_not_stay_one_uri_is_refused(uri: str) -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {}) as agent, connect(agent.card) as peer:
+            with pytest.raises(InvalidParams, match="extensions"):
+                await peer.get(TASK, extensions=[uri])
+
+    run(test())
+
+
+@pytest.mark.parametrize("headers", [{"X\r\nY": "s3cret"}, {"X": "s3cret\r\nY: 1"}, {"X ": "s3cret"}, {"": "s3cret"}])
+def test_header_that_cannot_be_sent_is_refused_without_showing_its_value(headers: dict[str, str]) -> None:
+    async def test() -> None:
+        with pytest.raises(ValueError, match="header") as caught:
+            await connect(card_of(("http://127.0.0.1:1", "JSONRPC")), headers=headers)
+        assert "s3cret" not in str(caught.value)
+
+    run(test())
+
+
+def test_cookie_that_would_become_two_is_refused() -> None:
+    async def test() -> None:
+        with pytest.raises(ValueError, match="cookie"):
+            await connect(card_of(("http://127.0.0.1:1", "JSONRPC")), cookies={"a": "1; b=2"})
+
+    run(test())
+
+
+@both
+def test_request_of_many_megabytes_is_sent(transport: str) -> None:
+    async def test() -> None:
+        async with (
+            scripted(BINDING[transport], {"SendMessage": [Answer(message("hi"))]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            await peer.send(b"x" * 3_000_000)
+        assert len(agent.requests[0].params["message"]["parts"][0]["raw"]) == 4_000_000
+
+    run(test())
+
+
+# --- what comes back --------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.requirement("fields.client-ignores-unknown")
+def test_fields_that_nobody_knows_are_ignored(transport: str) -> None:
+    async def test() -> None:
+        whole = msgspec.json.decode(encode(task(COMPLETED)))
+        whole["kind"] = "task"
+        whole["status"]["novelty"] = {"deep": [1]}
+        body: object = whole if transport == "rest" else {"jsonrpc": "2.0", "id": 1, "result": whole, "x": 1}
+        assert await got(transport, Http(200, encode(body))) == task(COMPLETED)
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("fields.client-refuses-missing")
+def test_answer_without_a_required_field_is_the_peers_fault_and_names_it(transport: str) -> None:
+    async def test() -> None:
+        whole = msgspec.json.decode(encode(task(COMPLETED)))
+        del whole["status"]["state"]
+        body: object = whole if transport == "rest" else {"jsonrpc": "2.0", "id": 1, "result": whole}
+        with pytest.raises(InvalidPeerResponse, match=r"status\.state: is required"):
+            await got(transport, Http(200, encode(body)))
+
+    run(test())
+
+
+@both
+def test_answer_with_gzip_is_read(transport: str) -> None:
+    async def test() -> None:
+        body: object = task() if transport == "rest" else {"jsonrpc": "2.0", "id": 1, "result": task()}
+        packed = Http(200, gzip.compress(encode(body)), {"Content-Encoding": "gzip"})
+        assert await got(transport, packed) == task()
+
+    run(test())
+
+
+@both
+def test_json_rpc_or_rest_answer_of_type_text_plain_is_read(transport: str) -> None:
+    async def test() -> None:
+        assert await got(transport, Answer(task(), content_type="text/plain")) == task()
+
+    run(test())
+
+
+ERRORS = [
+    TaskNotFound(TASK),
+    TaskNotCancelable(TASK, "TASK_STATE_COMPLETED"),
+    PushNotificationNotSupported("p"),
+    UnsupportedOperation("u"),
+    ContentTypeNotSupported("c", metadata={"mediaType": "x/y"}),
+    InvalidAgentResponse("r"),
+    ExtendedAgentCardNotConfigured("e"),
+    ExtensionSupportRequired(["https://x.test/a"]),
+    VersionNotSupported("9.9", ["1.0"]),
+    InvalidParams.at("message.parts[0]", "is bad"),
+    InternalError("i"),
+    Overloaded("o", retry_after_s=7),
+    BodyTooLarge(3),
+]
+
+
+@both
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.requirement(
+    "errors.native-and-back",
+    "codes.task-not-found",
+    "codes.task-not-cancelable",
+    "codes.push-not-supported",
+    "codes.unsupported-operation",
+    "codes.content-type-not-supported",
+    "codes.invalid-agent-response",
+    "codes.extended-card-not-configured",
+    "codes.extension-support-required",
+    "codes.version-not-supported",
+)
+def test_error_of_the_agents_is_raised_as_what_it_is(transport: str, error: A2AError) -> None:
+    async def test() -> None:
+        for outcome in (got(transport, Fault(error)), sent(transport, Fault(error))):
+            with pytest.raises(type(error)) as caught:
+                await outcome
+            assert (str(caught.value), caught.value.metadata) == (str(error), error.metadata)
+            assert caught.value.violations == error.violations
+
+    run(test())
+
+
+@pytest.mark.parametrize("error", [ParseError("p"), InvalidRequest("r"), MethodNotFound("m")])
+def test_json_rpcs_own_errors_are_raised_as_what_they_are(error: A2AError) -> None:
+    async def test() -> None:
+        with pytest.raises(type(error), match=str(error)):
+            await got("jsonrpc", Fault(error))
+
+    run(test())
+
+
+@pytest.mark.parametrize("status_code", [400, 404, 500, 503])
+def test_json_rpc_error_counts_whatever_http_status_it_comes_with(status_code: int) -> None:
+    async def test() -> None:
+        body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}'
+        with pytest.raises(TaskNotFound, match="no such task"):
+            await got("jsonrpc", Http(status_code, body))
+
+    run(test())
+
+
+def test_rest_answer_404_without_details_is_about_the_task() -> None:
+    async def test() -> None:
+        body = b'{"error":{"code":404,"status":"NOT_FOUND","message":"never heard of it"}}'
+        with pytest.raises(TaskNotFound, match="never heard of it"):
+            await got("rest", Http(404, body))
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("code", [401, 403])
+def test_refused_credentials_are_told_with_the_challenge(transport: str, code: int) -> None:
+    async def test() -> None:
+        refused = Http(code, b"{}", {"WWW-Authenticate": 'Bearer realm="agents"'})
+        for outcome in (got(transport, refused), sent(transport, refused)):
+            with pytest.raises(AuthenticationRequired) as caught:
+                await outcome
+            assert (caught.value.status, caught.value.challenge) == (code, 'Bearer realm="agents"')
+
+    run(test())
+
+
+BAD_ANSWERS: dict[str, Step] = {
+    "empty": Http(200),
+    "no JSON": Http(200, b"<html>hello</html>"),
+    "a list": Http(200, b"[]"),
+    "a number": Http(200, b"7"),
+    "deep": Http(200, b"[" * 100_000),
+    "no UTF-8": Http(200, b'{"result":"\xff"}'),
+    "neither result nor error": Http(200, b'{"jsonrpc":"2.0","id":1}'),
+    "no content": Http(204),
+    "an error without a body": Http(500),
+    "a page of a gateway": Http(502, b"<h1>Bad Gateway</h1>"),
+    "busy": Http(503, b"try later"),
+    "a gateway's JSON": Http(500, b'{"message":"boom"}'),
+    "no HTTP": Raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
+    "a bad header": Raw(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"),
+    "bad gzip": Http(200, b"no gzip", {"Content-Encoding": "gzip"}),
+    "see other, but not where": Http(303),
+}
+
+
+@both
+@pytest.mark.parametrize("name", BAD_ANSWERS)
+def test_answer_that_is_none_is_an_error_of_ours_for_every_call(transport: str, name: str) -> None:
+    async def test() -> None:
+        answer = BAD_ANSWERS[name]
+        script: Script = {operation: [answer] for operation in EVERYTHING}
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card, recovery=QUICK) as peer:
+            calls = [
+                peer.send("go"),
+                peer.get(TASK),
+                peer.list(),
+                peer.cancel(TASK),
+                anext(peer.stream("go")),
+                anext(peer.subscribe(TASK)),
+            ]
+            for call in calls:
+                with pytest.raises((InvalidPeerResponse, Unreachable, TaskInDoubt)):
+                    await call
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("stream.exactly-one-payload")
+@pytest.mark.parametrize("held", [{}, {"task": task(), "message": message("hi")}])
+def test_answer_to_a_send_holds_exactly_one_of_task_and_message(transport: str, held: dict[str, object]) -> None:
+    async def test() -> None:
+        body: object = held if transport == "rest" else {"jsonrpc": "2.0", "id": 1, "result": held}
+        with pytest.raises(InvalidPeerResponse, match="exactly one"):
+            await sent(transport, Http(200, encode(body)))
+
+    run(test())
+
+
+@both
+def test_answer_over_the_limit_is_refused(transport: str) -> None:
+    async def test() -> None:
+        large = Answer(task(COMPLETED, artifact("a", "x" * 100_000)))
+        with pytest.raises(InvalidPeerResponse, match="larger than 50000 bytes"):
+            await got(transport, large, max_response_bytes=50_000)
+        assert await got(transport, large, max_response_bytes=110_000) == large.value
+
+    run(test())
+
+
+@both
+def test_packed_answer_counts_by_its_unpacked_size(transport: str) -> None:
+    async def test() -> None:
+        bomb = Http(200, gzip.compress(b" " * 5_000_000), {"Content-Encoding": "gzip"})
+        with pytest.raises(InvalidPeerResponse, match="larger than 1000000 bytes"):
+            await got(transport, bomb, max_response_bytes=1_000_000)
+
+    run(test())
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+SILENCE: dict[str, Step] = {
+    "nothing": Raw(b"", end="hang"),
+    "half a head": Raw(b"HTTP/1.1 200 OK\r\nContent-", end="hang"),
+    "half a body": Raw(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"jsonrpc', end="hang"),
+}
+
+
+@both
+@pytest.mark.parametrize("name", SILENCE)
+def test_answer_that_does_not_come_is_a_time_out_for_every_call(transport: str, name: str) -> None:
+    async def test() -> None:
+        timeouts = Timeouts(answer_s=0.05, idle_s=0.05)
+        script: Script = {operation: [SILENCE[name]] for operation in EVERYTHING}
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card, timeouts=timeouts) as peer:
+            for call in (
+                peer.send("go"),
+                peer.get(TASK),
+                peer.list(),
+                peer.cancel(TASK),
+                anext(peer.stream("go")),
+                anext(peer.subscribe(TASK)),
+            ):
+                with pytest.raises(PeerTimeout):
+                    await call
+
+    run(test())
+
+
+def test_waiting_for_a_task_can_be_limited() -> None:
+    async def test() -> None:
+        steps = [Answer(task(TaskState.WORKING)) for _ in range(100)]
+        async with scripted("JSONRPC", {"GetTask": steps}, streaming=False) as agent, connect(agent.card) as peer:
+            with pytest.raises(PeerTimeout, match="still at work"):
+                await peer.wait(TASK, poll_s=0.001, timeout_s=0.05)
+
+    run(test())
+
+
+# --- other interfaces -------------------------------------------------------------------------------------------------
+
+
+@both
+def test_agent_that_refuses_connections_is_unreachable(transport: str) -> None:
+    async def test() -> None:
+        with refused_port() as port:
+            async with connect(card_of((f"http://127.0.0.1:{port}/", BINDING[transport]))) as peer:
+                for call in (peer.send("go"), peer.get(TASK), anext(peer.stream("go"))):
+                    with pytest.raises(Unreachable, match="Connection refused"):
+                        await call
+
+    run(test())
+
+
+def test_host_that_does_not_exist_is_unreachable() -> None:
+    async def test() -> None:
+        async with connect(card_of(("http://no-such-host.invalid/", "JSONRPC"))) as peer:
+            with pytest.raises(Unreachable, match=r"no-such-host\.invalid"):
+                await peer.get(TASK)
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("interface.client-falls-back")
+def test_interface_that_cannot_be_reached_is_left_for_the_next_one_and_for_good(transport: str) -> None:
+    async def test() -> None:
+        other = "HTTP+JSON" if transport == "jsonrpc" else "JSONRPC"
+        with refused_port() as port:
+            script: Script = {"SendMessage": [Answer(message("hi"))], "GetTask": [Answer(task())]}
+            async with scripted(BINDING[transport], script) as agent:
+                card = card_of((f"http://127.0.0.1:{port}/", other), (agent.url, BINDING[transport]))
+                async with connect(card) as peer:
+                    assert peer.transport == other
+                    assert await peer.send("go") == message("hi")
+                    assert peer.transport == BINDING[transport]
+                    assert peer.interface == card.supported_interfaces[1]
+                    assert await peer.get(TASK) == task()
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("missing", [Http(404, b"not found"), Http(405), Http(404, b'{"detail":"Not Found"}')])
+@pytest.mark.requirement("interface.client-falls-back")
+def test_interface_that_is_not_there_is_left_for_the_next_one(transport: str, missing: Http) -> None:
+    async def test() -> None:
+        other = "HTTP+JSON" if transport == "jsonrpc" else "JSONRPC"
+        async with (
+            scripted(other, {"SendStreamingMessage": [missing]}) as first,
+            scripted(BINDING[transport], {"SendStreamingMessage": [Stream(message("hi"))]}) as second,
+        ):
+            card = card_of((first.url, other), (second.url, BINDING[transport]))
+            async with connect(card) as peer:
+                assert [event async for event in peer.stream("go")] == [message("hi")]
+
+    run(test())
+
+
+@both
+def test_no_other_interface_is_tried_once_something_may_have_been_carried_out(transport: str) -> None:
+    async def test() -> None:
+        steps: list[Step] = [Raw(b""), Raw(b"", end="reset"), Http(500), Http(503, b"x"), Fault(InternalError("no"))]
+        for step in steps:
+            async with (
+                scripted(BINDING[transport], {"SendMessage": [step]}) as first,
+                scripted("HTTP+JSON", {}) as second,
+            ):
+                card = card_of((first.url, BINDING[transport]), (second.url, "HTTP+JSON"))
+                async with connect(card) as peer:
+                    with pytest.raises((TaskInDoubt, InvalidPeerResponse, InternalError)):
+                        await peer.send("go")
+                assert second.calls == []
+
+    run(test())
+
+
+def test_agent_that_none_of_its_interfaces_reach_is_unreachable_with_all_reasons() -> None:
+    async def test() -> None:
+        with refused_port() as port:
+            async with scripted("JSONRPC", {"GetTask": [Http(404)]}) as agent:
+                card = card_of((agent.url, "JSONRPC"), (f"http://127.0.0.1:{port}/x", "HTTP+JSON"))
+                async with connect(card) as peer:
+                    with pytest.raises(Unreachable, match=r"JSONRPC: .*404.*HTTP\+JSON: .*refused"):
+                        await peer.get(TASK)
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("interface.client-uses-its-url", "interface.client-sends-tenant")
+def test_requests_go_to_the_interfaces_url_with_its_tenant(transport: str) -> None:
+    async def test() -> None:
+        async with scripted(BINDING[transport], EVERYTHING) as agent:
+            interface = msgspec.structs.replace(agent.card.supported_interfaces[0], tenant="acme")
+            card = msgspec.structs.replace(agent.card, supported_interfaces=(interface,))
+            async with connect(card) as peer:
+                await everything(peer)
+        for request in agent.requests:
+            assert request.target.startswith("/agent")
+            assert tenant_of(request) == "acme"
+
+    run(test())
+
+
+@both
+def test_tenant_of_the_callers_is_sent_where_the_card_names_none(transport: str) -> None:
+    async def test() -> None:
+        agent = await requests_of_everything(transport, tenant="mine")
+        assert {tenant_of(request) for request in agent.requests} == {"mine"}
+
+    run(test())
+
+
+def tenant_of(request: Request) -> object:
+    if request.body:
+        return request.params.get("tenant")
+    return dict(pair.split("=") for pair in request.target.partition("?")[2].split("&")).get("tenant")
+
+
+# --- redirects --------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("code", [307, 308])
+def test_call_that_is_led_elsewhere_on_the_same_origin_follows_with_its_body(transport: str, code: int) -> None:
+    async def test() -> None:
+        script: Script = {"SendMessage": [Http(code, b"", {"Location": "?moved=1"}), Answer(message("hi"))]}
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card) as peer:
+            assert await peer.send("go") == message("hi")
+        assert agent.requests[1].target.endswith("?moved=1")
+        assert agent.requests[0].body == agent.requests[1].body
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("code", [301, 302, 303])
+def test_redirect_that_would_turn_a_call_into_a_get_is_not_followed(transport: str, code: int) -> None:
+    async def test() -> None:
+        with pytest.raises(InvalidPeerResponse, match="would lose it"):
+            await sent(transport, Http(code, b"", {"Location": "?moved=1"}))
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_redirect_to_another_origin_is_not_followed(transport: str, code: int) -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {}) as other:
+            away = Http(code, b"", {"Location": other.url})
+            for outcome in (sent(transport, away), got(transport, away)):
+                with pytest.raises(InvalidPeerResponse, match="another origin"):
+                    await outcome
+        assert other.requests == []
+
+    run(test())
+
+
+@pytest.mark.parametrize("location", ["http://[bad", "ftp://127.0.0.1/x", "//evil.invalid/x"])
+def test_redirect_to_nowhere_is_not_followed(location: str) -> None:
+    async def test() -> None:
+        with pytest.raises(InvalidPeerResponse, match="redirects"):
+            await got("rest", Http(307, b"", {"Location": location}))
+
+    run(test())
+
+
+def test_redirects_in_a_circle_end() -> None:
+    async def test() -> None:
+        with pytest.raises(InvalidPeerResponse, match="redirects more than 5 times"):
+            await got("rest", *[Http(307, b"", {"Location": "?again"}) for _ in range(6)])
+
+    run(test())
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_no_error_shows_a_header_a_password_or_a_query(transport: str) -> None:
+    async def test() -> None:
+        steps: list[Step] = [
+            Http(401, b"", {"WWW-Authenticate": "Bearer"}),
+            Http(404),
+            Http(500),
+            Http(307, b"", {"Location": "http://127.0.0.1:1/"}),
+            Raw(b"garbage\r\n\r\n"),
+            Raw(b""),
+            Raw(b"", end="hang"),
+        ]
+        for step in steps:
+            async with scripted(BINDING[transport], {"SendMessage": [step]}) as agent:
+                url = agent.url.replace("://", "://user:s3cret@") + "?key=s3cret"
+                async with connect(
+                    card_of((url, BINDING[transport])),
+                    headers={"Authorization": "Bearer s3cret"},
+                    query={"token": "s3cret"},
+                    cookies={"c": "s3cret"},
+                    timeouts=Timeouts(answer_s=0.05),
+                ) as peer:
+                    with pytest.raises(A2AError) as caught:
+                        await peer.send("go")
+            assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+            assert "s3cret" not in repr(caught.value.metadata)
+
+    run(test())
+
+
+def test_user_and_password_of_a_reference_become_the_authorization() -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {"card": [Http(404)] * 4, "GET /agent": [Http(404)]}) as agent:
+            url = agent.url.replace("://", "://us%40er:pa%3Ass@")
+            with pytest.raises(CardNotFound) as caught:
+                await connect(url)
+        assert agent.requests[0].headers["authorization"] == "Basic dXNAZXI6cGE6c3M="
+        assert agent.url in str(caught.value)
+        assert "@" not in str(caught.value)
+
+    run(test())
+
+
+# --- waiting and lists ------------------------------------------------------------------------------------------------
+
+
+@both
+def test_wait_polls_an_agent_that_does_not_stream(transport: str) -> None:
+    async def test() -> None:
+        steps: list[Step] = [Answer(task(TaskState.SUBMITTED)), Raw(b""), Raw(b""), Raw(b"")]
+        steps += [Answer(task(TaskState.WORKING)), Answer(task(TaskState.INPUT_REQUIRED))]
+        async with (
+            scripted(BINDING[transport], {"GetTask": steps}, streaming=False) as agent,
+            connect(agent.card) as peer,
+        ):
+            assert await peer.wait(TASK, poll_s=0.001) == task(TaskState.INPUT_REQUIRED)
+
+    run(test())
+
+
+@both
+def test_wait_subscribes_where_the_card_allows_it(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "GetTask": [Answer(task(TaskState.WORKING)), Answer(task(COMPLETED))],
+            "SubscribeToTask": [Stream(task(TaskState.WORKING), status(COMPLETED))],
+        }
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card) as peer:
+            assert await peer.wait(TASK, poll_s=60) == task(COMPLETED)
+
+    run(test())
+
+
+@both
+def test_wait_goes_on_by_polling_where_a_subscription_is_refused(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "GetTask": [Answer(task(TaskState.WORKING)), Answer(task(COMPLETED))],
+            "SubscribeToTask": [Fault(UnsupportedOperation("no"))],
+        }
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card) as peer:
+            assert await peer.wait(TASK, poll_s=0.001) == task(COMPLETED)
+
+    run(test())
+
+
+@both
+def test_task_that_cannot_be_read_any_more_while_waiting_is_in_doubt(transport: str) -> None:
+    async def test() -> None:
+        steps: list[Step] = [Answer(task(TaskState.WORKING)), *[Raw(b"") for _ in range(2 * QUICK.attempts + 2)]]
+        async with (
+            scripted(BINDING[transport], {"GetTask": steps}, streaming=False) as agent,
+            connect(agent.card, recovery=QUICK) as peer,
+        ):
+            with pytest.raises(TaskInDoubt) as caught:
+                await peer.wait(TASK, poll_s=0.001)
+        assert caught.value.task_id == TASK
+
+    run(test())
+
+
+@both
+@pytest.mark.requirement("list.client-stops-at-empty-token")
+def test_list_goes_on_to_the_empty_token_over_empty_pages(transport: str) -> None:
+    async def test() -> None:
+        pages = [
+            ListTasksResponse((task(),), "p2", 1, 3),
+            ListTasksResponse((), "p3", 1, 3),
+            ListTasksResponse((task(COMPLETED),), "", 1, 3),
+        ]
+        async with (
+            scripted(BINDING[transport], {"ListTasks": [Answer(page) for page in pages]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            assert [t async for t in peer.list_all(page_size=1)] == [task(), task(COMPLETED)]
+
+    run(test())
+
+
+@both
+def test_list_that_gives_one_page_again_and_again_ends(transport: str) -> None:
+    async def test() -> None:
+        pages = [Answer(ListTasksResponse((task(),), "same", 1, 3))] * 2
+        async with scripted(BINDING[transport], {"ListTasks": pages}) as agent, connect(agent.card) as peer:
+            with pytest.raises(InvalidPeerResponse, match="again and again"):
+                [t async for t in peer.list_all()]
+
+    run(test())
