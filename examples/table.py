@@ -46,7 +46,9 @@ async def table(turn: Turn) -> AsyncGenerator[dict[str, Any], None]:
     # Not of this message alone: when the server was restarted while a question was open, the answer to it begins the
     # agent anew, and the table stands in the history.
     heard = [message for message in (*turn.history, turn.message) if message.role is Role.USER]
-    content, words = table_and_words([part for message in heard for part in message.parts])
+    found = table_in([part for message in heard for part in message.parts])
+    words = " ".join(part.text for part in turn.parts if part is not found and part.text)
+    content = (found.text or "").encode() if found.raw is None else found.raw
     first_line = content[:4096].lstrip().partition(b"\n")[0]
     delimiter = max(",;\t", key=lambda mark: first_line.count(mark.encode()))
     # Decoded while being read, so that a large table is in memory once; -sig: spreadsheets like to begin with a BOM.
@@ -78,19 +80,17 @@ async def table(turn: Turn) -> AsyncGenerator[dict[str, Any], None]:
     await turn.complete(summary.sentence())
 
 
-def table_and_words(parts: Sequence[Part]) -> tuple[bytes, str]:
-    """The table among the parts of a message, and the rest of its text. Raises Rejected."""
+def table_in(parts: Sequence[Part]) -> Part:
+    """The one table among the parts: a file, or pasted text. Raises Rejected."""
     tables = [part for part in parts if part.raw is not None or part.url is not None]
     tables = tables or [part for part in parts if part.text is not None and is_pasted_table(part.text, part.media_type)]
     if not tables:
         raise Rejected("There is no table: send a CSV file, or paste CSV with its header line as text.")
     if len(tables) > 1:
         raise Rejected(f"There are {len(tables)} tables: send one at a time.")
-    found = tables[0]
-    if found.url is not None:
+    if tables[0].url is not None:
         raise Rejected("This agent does not fetch URLs: send the content of the file.")
-    words = " ".join(part.text for part in parts if part is not found and part.text)
-    return (found.text or "").encode() if found.raw is None else found.raw, words
+    return tables[0]
 
 
 def is_pasted_table(text: str, media_type: str | None) -> bool:

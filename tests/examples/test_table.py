@@ -164,7 +164,7 @@ def test_answer_is_understood_by_a_server_that_was_started_again_meanwhile(tmp_p
     async def scenario() -> None:
         store = f"sqlite:{tmp_path / 'tasks.db'}"
         async with Agent(table, store) as agent:
-            task = await agent.send(SALES)
+            task = await agent.send("name or amount?", SALES)
         async with Agent(table, store) as agent:
             again = await agent.send("colour", task=task)
             assert words_of(again).startswith("I need one column. Which of these")
