@@ -23,7 +23,7 @@ import uvicorn
 
 from tests.behaviour.serving import Serve, Switchboard
 
-LIMIT_S = 20.0
+LIMIT_S = 10.0
 """No test waits longer than this for anything."""
 
 

@@ -59,7 +59,7 @@ ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
     "InvalidRequestError": (-32600, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"),
     "MethodNotFoundError": (-32601, 404, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
     "InvalidParamsError": (-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
-    "InternalError": (-32603, 500, "INTERNAL", "INTERNAL"),
+    "InternalError": (-32603, 500, "INTERNAL", "INTERNAL_ERROR"),
     "Overloaded": (-32603, 503, "RESOURCE_EXHAUSTED", "OVERLOADED"),  # our own: an InternalError that may pass
     "TaskNotFoundError": (-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
     "TaskNotCancelableError": (-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
@@ -517,9 +517,10 @@ class _CursorStream(Stream):
             if events:
                 self._ready += [(json.loads(e.json), first + i if first else None) for i, e in enumerate(events)]
             elif cursor.ended:
-                if cursor.failure is not None:
-                    raise _refused_directly(cursor.failure, in_stream=True)
+                failure = cursor.failure
                 cursor.close()
+                if failure is not None:
+                    raise _refused_directly(failure, in_stream=True)
                 return None
             else:
                 await cursor.wait()

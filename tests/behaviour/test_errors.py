@@ -328,15 +328,15 @@ async def unhappy(agent: Transport) -> dict[str, Refused]:
     """One refusal of each kind that this agent can give, by the name of its error."""
     task_id = (await agent.task())["id"]
     configuration = {"taskPushNotificationConfig": {"url": "https://hooks.example/"}}
-    calls = {
-        "TaskNotFoundError": agent.get("no-such-task"),
-        "TaskNotCancelableError": agent.cancel(task_id),
-        "PushNotificationNotSupportedError": agent.send(configuration=configuration),
-        "UnsupportedOperationError": agent.send("more", taskId=task_id),
-        "ContentTypeNotSupportedError": agent.send({"raw": "AAAA", "mediaType": "image/png"}),
-        "InvalidParamsError": agent.send(message("hello", parts=[])),
+    picture = {"raw": "AAAA", "mediaType": "image/png"}
+    return {
+        "TaskNotFoundError": await refusal_of(agent.get("no-such-task")),
+        "TaskNotCancelableError": await refusal_of(agent.cancel(task_id)),
+        "PushNotificationNotSupportedError": await refusal_of(agent.send(configuration=configuration)),
+        "UnsupportedOperationError": await refusal_of(agent.send("more", taskId=task_id)),
+        "ContentTypeNotSupportedError": await refusal_of(agent.send(picture)),
+        "InvalidParamsError": await refusal_of(agent.send(message("hello", parts=[]))),
     }
-    return {name: await refusal_of(call_) for name, call_ in calls.items()}
 
 
 @pytest.mark.requirement("errors.code-and-message", "errors.appropriate", "errors.native-and-back")

@@ -299,37 +299,15 @@ async def test_chunks_are_added_to_their_artifact_and_the_last_one_says_so(serve
 
 
 @pytest.mark.requirement("model.artifact-last-chunk")
-async def test_artifact_that_is_left_without_a_word_is_told_to_be_whole(serve: Serve) -> None:
-    async def writes(turn: Turn) -> Any:
-        async with turn.artifact("a.txt") as out:
-            await out.write("one ")
-            await out.write("two")
-        await turn.status("writing the next")
-        async with turn.artifact("b.txt") as out:
-            await out.write("only")
+async def test_artifact_that_comes_in_one_piece_is_told_to_be_whole(serve: Serve) -> None:
+    async def gives(turn: Turn) -> Any:
+        yield Artifact("a", (Part(text="whole"),))
 
-    agent = await serve(writes)
-    events = await (await agent.stream()).rest()
-    last: dict[str, bool] = {}
-    for event in events:
-        if "artifactUpdate" in event:
-            update = event["artifactUpdate"]
-            last[update["artifact"]["artifactId"]] = update.get("lastChunk", False)
-    assert list(last.values()) == [True, True]
-
-
-@pytest.mark.requirement("model.artifact-last-chunk")
-async def test_answer_in_chunks_is_told_to_be_whole(serve: Serve) -> None:
-    async def talks(turn: Turn) -> Any:
-        yield "one "
-        yield "two"
-
-    for function in (talks, hello):
+    for function in (gives, hello):
         agent = await serve(function)
         events = await (await agent.stream()).rest()
-        updates = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
-        assert [update.get("lastChunk", False) for update in updates[:-1]] == [False] * (len(updates) - 1)
-        assert updates[-1].get("lastChunk") is True
+        (update,) = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
+        assert update["lastChunk"] is True
 
 
 @both_stores

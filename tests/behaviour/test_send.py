@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, end, ended, hello, make_agent
-from tests.behaviour.harness import Transport, eventually, message, refused, state_of, text_of
+from tests.behaviour.harness import Transport, eventually, refused, state_of, text_of
 from tests.behaviour.serving import Serve, both_stores
 from tieline import Artifact, Limits, Message, Part, Turn
 
@@ -237,31 +237,6 @@ async def _heard(agent: Transport, task_id: str, messages: int) -> bool:
 
 
 # --- several messages -------------------------------------------------------------------------------------------------
-
-
-async def test_message_sent_again_after_a_lost_answer_gets_the_first_task(serve: Serve) -> None:
-    puppet = Puppet()
-    agent = await serve(puppet)
-    same = message("go", contextId="c")
-    first = await agent.task(same, configuration={"returnImmediately": True})
-    again = await agent.task(same, configuration={"returnImmediately": True})
-    assert again["id"] == first["id"]
-    act = await puppet.next()
-    act.tell("once")
-    act.end()
-    await agent.until(first["id"], "COMPLETED")
-    late = await agent.task(same)
-    assert (late["id"], text_of(late)) == (first["id"], "once")
-    assert puppet.runs == 1
-    assert (await agent.list())["totalSize"] == 1
-
-
-async def test_message_id_that_another_tenant_has_used_makes_a_task_of_ones_own(serve: Serve) -> None:
-    agent = await serve(hello)
-    same = message("Ada")
-    first = await agent.as_tenant("one").task(same)
-    other = await agent.as_tenant("two").task(same)
-    assert other["id"] != first["id"]
 
 
 async def test_message_for_a_task_at_work_is_queued_for_the_next_question_and_starts_no_second_run(

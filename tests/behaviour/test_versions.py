@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -50,17 +51,17 @@ async def test_version_that_is_not_served_is_refused_and_those_that_are_named(se
     agent = await serve(puppet)
     task, act = await begun(agent, puppet)
     service = {"A2A-Version": version}
-    calls = [
-        agent.send(service=service),
-        agent.stream(service=service),
-        agent.get(task["id"], service=service),
-        agent.list(service=service),
-        agent.subscribe(task["id"], service=service),
-        agent.cancel(task["id"], service=service),
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: agent.send(service=service),
+        lambda: agent.stream(service=service),
+        lambda: agent.get(task["id"], service=service),
+        lambda: agent.list(service=service),
+        lambda: agent.subscribe(task["id"], service=service),
+        lambda: agent.cancel(task["id"], service=service),
     ]
     for call in calls:
         with refused("VersionNotSupportedError") as refusal:
-            await call
+            await call()
         assert refusal.metadata["supportedVersions"] == "1.0"
         assert "1.0" in refusal.message
         assert version in refusal.message
@@ -75,9 +76,10 @@ async def test_strict_server_takes_a_missing_version_for_0_3_and_refuses_it(
     serve: Serve, service: dict[str, str]
 ) -> None:
     agent = await serve(hello, strict=True)
-    for call in (agent.send(service=service), agent.stream(service=service), agent.list(service=service)):
+    calls: list[Callable[..., Awaitable[Any]]] = [agent.send, agent.stream, agent.list]
+    for call in calls:
         with refused("VersionNotSupportedError") as refusal:
-            await call
+            await call(service=service)
         assert refusal.metadata == {"requestedVersion": "0.3", "supportedVersions": "1.0"}
 
 

@@ -1,0 +1,79 @@
+"""A store that fails when its test says so: a full disk, a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from tieline.stores import MemoryStore, StoreError
+from tieline.stores.base import Append, Event, Page, Pruned, Query, Record
+
+__all__ = ["FailingStore"]
+
+How = Literal["at-once", "later"]
+
+
+class FailingStore:
+    """A memory store around which operations fail.
+
+    `fails_append` decides which appends fail: by an exception (`how="at-once"`), as a store that keeps all in the
+    process does, or by the future that they return (`"later"`), as one that writes to a disk does. With `reading_fails`
+    set, everything that reads fails.
+    """
+
+    def __init__(self, how: How = "at-once") -> None:
+        self._store = MemoryStore()
+        self._how = how
+        self.fails_append: Callable[[Append], bool] = lambda append: False
+        self.reading_fails = False
+        self.failures = 0
+
+    async def open(self) -> int:
+        return await self._store.open()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def append(self, append: Append) -> asyncio.Future[Any] | None:
+        fails = self.fails_append(append)
+        self.failures += fails
+        if self._how == "at-once":
+            if fails:
+                raise StoreError("the disk is full: secret path")
+            return self._store.append(append)
+        loop = asyncio.get_running_loop()
+        written = loop.create_future()
+        loop.call_soon(self._write, append, written, fails)
+        return written
+
+    def _write(self, append: Append, written: asyncio.Future[Any], fails: bool) -> None:
+        if fails:
+            written.set_exception(StoreError("the disk is full: secret path"))
+        else:
+            self._store.append(append)
+            written.set_result(None)
+
+    def _check_reading(self) -> None:
+        if self.reading_fails:
+            self.failures += 1
+            raise StoreError("the disk is gone: secret path")
+
+    async def get(self, scope: str, task_id: str) -> Record | None:
+        self._check_reading()
+        return await self._store.get(scope, task_id)
+
+    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+        self._check_reading()
+        return await self._store.events(scope, task_id, after)
+
+    async def list(self, query: Query) -> Page:
+        self._check_reading()
+        return await self._store.list(query)
+
+    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+        self._check_reading()
+        return await self._store.unfinished(scope_prefix)
+
+    async def prune(self, now: int) -> Pruned:
+        return await self._store.prune(now)
