@@ -8,8 +8,8 @@ import pytest
 
 from tests.engine.scene import CALLER, in_loop, rest_of, says, serving
 from tieline import Artifact, Part, Turn
-from tieline.engine.cursor import Cursor
-from tieline.types import Encoded, GetTaskRequest, Task, TaskArtifactUpdateEvent
+from tieline.ids import new_id
+from tieline.types import GetTaskRequest, Message, Role, SendMessageRequest, Task, TaskArtifactUpdateEvent
 
 
 async def told_and_kept(function: Any) -> tuple[list[Any], list[Any]]:
@@ -54,15 +54,38 @@ async def test_an_agent_may_go_on_using_what_it_has_yielded(kind: str) -> None:
 
 
 @in_loop
-async def test_what_an_agent_reads_of_its_caller_is_not_the_stored_task() -> None:
-    async def writes(turn: Turn) -> str:
+async def test_an_agent_may_change_what_it_has_read_of_its_caller() -> None:
+    """`turn.data` is a dict like any other: an agent that puts something into it must not rewrite the history."""
+
+    async def writes(turn: Turn) -> Any:
+        turn.data["mine"] = True
         turn.metadata["mine"] = True
-        return "done"
+        assert turn.message.metadata is not None
+        turn.message.metadata["deep"]["mine"] = True
+        yield turn.data
+        answer = await turn.ask("Which?")
+        answer.data["mine"] = True
+        yield answer.data
+
+    def sent(task_id: str | None = None) -> SendMessageRequest:
+        message = Message(
+            new_id(),
+            Role.USER,
+            (Part(data={"yours": 1}, metadata={"deep": {}}),),
+            task_id=task_id,
+            metadata={"deep": {}},
+        )
+        return SendMessageRequest(message)
 
     async with serving(writes) as service:
-        cursor: Cursor = await service.send_streaming_message(says("begin"), CALLER)
-        (_, task), *_ = await rest_of(cursor)
+        task = (await service.send_message(sent(), CALLER)).value
         assert isinstance(task, Task)
-        assert task.history[0].metadata is None
-        kept: Encoded[Task] = await service.get_task(GetTaskRequest(task.id), CALLER)
-        assert kept.value.history[0].metadata is None
+        ended = (await service.send_message(sent(task.id), CALLER)).value
+        assert isinstance(ended, Task)
+        kept = (await service.get_task(GetTaskRequest(task.id), CALLER)).value
+        for shown in (task, ended, kept):
+            for heard in shown.history:
+                if heard.role is Role.USER:
+                    assert heard.parts[0].data == {"yours": 1}
+                    assert heard.metadata == {"deep": {}}
+        assert [part.data for part in kept.artifacts[0].parts] == [{"yours": 1, "mine": True}] * 2
