@@ -2,7 +2,7 @@
 
     A2AError
     ├── ParseError, InvalidRequest, MethodNotFound, InvalidParams      the caller's request is not well formed
-    │   └── BodyTooLarge                                               (an InvalidRequest)
+    │   └── BodyTooLarge, MisdirectedRequest                           (an InvalidRequest)
     ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation, ...     the nine errors of A2A 1.0 §3.3.2
     │   └── MediaTypeNotSupported                                      (a ContentTypeNotSupported of the HTTP header)
     ├── InternalError                                                  our fault; the cause is logged, never sent
@@ -47,6 +47,7 @@ __all__ = [
     "InvalidRequest",
     "MediaTypeNotSupported",
     "MethodNotFound",
+    "MisdirectedRequest",
     "Overloaded",
     "ParseError",
     "PeerError",
@@ -140,6 +141,12 @@ class BodyTooLarge(InvalidRequest):
             f"The request body is larger than {limit_bytes} bytes. Send large files as a url part, or raise the limit.",
             metadata={"limitBytes": str(limit_bytes)},
         )
+
+
+class MisdirectedRequest(InvalidRequest):
+    """The request names a host that this server does not answer for."""
+
+    http_status, reason = 421, "MISDIRECTED_REQUEST"
 
 
 class MethodNotFound(A2AError):
@@ -369,7 +376,7 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
 )
 _BY_CODE: dict[int, type[A2AError]] = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
-_BY_REASON |= {BodyTooLarge.reason: BodyTooLarge, Overloaded.reason: Overloaded}
+_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, Overloaded)}
 
 
 def error_for(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -52,6 +53,7 @@ __all__ = [
     "encode",
     "exact",
     "load",
+    "own_copy",
 ]
 
 Metadata = dict[str, Any]
@@ -365,6 +367,9 @@ class GetExtendedAgentCardRequest(Value, frozen=True, gc=False):
     tenant: str | None = None
 
 
+T = TypeVar("T")
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
@@ -388,9 +393,14 @@ _I64, _U64 = -(1 << 63), (1 << 64) - 1
 
 
 def exact(value: Any) -> Any:
-    """A copy of a JSON value that is nobody else's, and in which integers beyond 64 bits survive `encode`."""
+    """A copy of a JSON value that is nobody else's, and in which integers beyond 64 bits survive `encode`.
+
+    Raises ValueError for NaN and infinities, which JSON does not have.
+    """
     if type(value) is int:
         return value if _I64 <= value <= _U64 else _BigInt(value)
+    if type(value) is float and not isfinite(value):
+        raise ValueError(f"{value} is not a JSON value")
     if isinstance(value, dict):
         return {key: exact(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -404,8 +414,13 @@ def _has_long_number(json: bytes | msgspec.Raw) -> bool:
     return (b'data"' in view or b'params"' in view) and _LONG_NUMBER(view) is not None
 
 
+def own_copy(value: T) -> T:
+    """A value whose free-form fields, anywhere inside, are nobody else's: what is done to them stays here."""
+    copy: T = _exact_struct(value)
+    return copy
+
+
 def _exact_struct(value: Any) -> Any:
-    """`exact` for the free-form fields anywhere inside a Struct or tuple of Structs."""
     if isinstance(value, msgspec.Struct):
         changed = {}
         for name in value.__struct_fields__:
@@ -416,9 +431,6 @@ def _exact_struct(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_exact_struct(item) for item in value)
     return exact(value)
-
-
-T = TypeVar("T")
 
 
 class Encoded(Generic[T]):
@@ -492,6 +504,11 @@ def _decode_protojson(data: bytes | msgspec.Raw, type_: type[T], root: str) -> T
 _FREE_FORM: Final = frozenset(("data", "metadata", "params", "header"))
 _NAMED: Final = frozenset(("schemes", "scopes", "securitySchemes"))  # objects whose keys are names of the caller's
 _STATE_NUMBERS: Final = {number: state.value for number, state in enumerate(TaskState)}  # members stand in proto order
+_VALUES: Final = {
+    "state": ", ".join(list(TaskState)[1:]),
+    "status": ", ".join(list(TaskState)[1:]),
+    "role": ", ".join(list(Role)[1:]),
+}
 _ROLE_NUMBERS: Final = {number: role.value for number, role in enumerate(Role)}
 
 
@@ -534,5 +551,7 @@ def violation(error: msgspec.ValidationError, root: str = "") -> InvalidParams:
     if missing:
         path = f"{path}.{missing.group(1)}" if path else missing.group(1)
         description = "is required"
+    if description.startswith("Invalid enum value") and (values := _VALUES.get(path.rpartition(".")[2])):
+        description = f"{description}, must be one of {values}"
     field = f"{root}.{path}" if root and path and not path.startswith("[") else (f"{root}{path}" or "params")
     return InvalidParams.at(field, description)

@@ -56,7 +56,7 @@ def safe_name(suggested: str | None, fallback: str) -> str:
     """
     for candidate in (suggested or "", fallback):
         last = re.split(r"[/\\]", candidate)[-1]
-        name = _UNSAFE.sub("_", last).strip().strip(".").strip()
+        name = _UNSAFE.sub("_", last).strip(" .\t")
         if not name:
             continue
         if _DEVICES.match(name):

@@ -38,6 +38,7 @@ class Session:
     """What a command works with. `notes` is stderr, `out` is stdout."""
 
     def __init__(self, settings: Settings) -> None:
+        settings.check_flags()
         self.settings = settings
         self.notes = Notes(debugging=settings["debug"])
         self.streams: bool = settings["stream"]

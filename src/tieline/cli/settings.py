@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -333,19 +333,24 @@ class Settings:
             return Resolved(setting, value, source, rank)
         return Resolved(setting, () if setting.many else setting.default, "default", 4)
 
-    def _candidates(self, setting: Setting) -> list[tuple[int, str, Any]]:
+    def _candidates(self, setting: Setting) -> Iterator[tuple[int, str, Any]]:
+        """Rank, source and text of each place that says something, the nearest first; read only as far as wanted."""
         name = setting.variable_name
-        found: list[tuple[int, str, Any]] = []
         if setting.name in self.flags:
-            found.append((0, f"--{setting.name}", self.flags[setting.name]))
+            yield 0, f"--{setting.name}", self.flags[setting.name]
         # An empty variable is as good as none: that is how a shell or a container takes one back.
         if setting.variable and self.environ.get(name):
-            found.append((1, name, self.environ[name]))
+            yield 1, name, self.environ[name]
         if setting.in_files:
-            for rank, file in ((2, self.local_file), (3, self.global_file)):
-                if file is not None and file.values.get(name):
-                    found.append((rank, f"{name} in {file.path}", file.values[name]))
-        return found
+            if (file := self.local_file) is not None and file.values.get(name):
+                yield 2, f"{name} in {file.path}", file.values[name]
+            if (file := self.global_file) is not None and file.values.get(name):
+                yield 3, f"{name} in {file.path}", file.values[name]
+
+    def check_flags(self) -> None:
+        """Raises UsageFault when a flag that was given makes no sense, whether it is used or not."""
+        for name in self.flags:
+            self.resolve(name)
 
     @property
     def waits(self) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 
 __all__ = ["Clock", "parse_timestamp", "timestamp"]
+
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
 
 class Clock:
@@ -44,10 +47,12 @@ def timestamp(moment: int) -> str:
 def parse_timestamp(text: str) -> int:
     """An RFC 3339 timestamp as microseconds since 1970.
 
-    Raises ValueError when it is none, or has no time zone.
+    Raises ValueError when it is none.
     """
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("a timestamp needs its time zone: end it with Z")
-    delta = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    if _RFC_3339.match(text) is None:
+        raise ValueError("it looks like 2025-10-28T10:30:00.000Z")
+    try:
+        delta = datetime.fromisoformat(text).astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("it is out of range") from None
     return (delta.days * 86400 + delta.seconds) * 1_000_000 + delta.microseconds

@@ -41,6 +41,7 @@ from tieline.types import (
     Message,
     Metadata,
     Part,
+    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -85,12 +86,14 @@ class Run:
         "_burst",
         "_burst_began",
         "_inbox",
+        "_kept",
         "_next",
         "_pending",
         "_readers",
         "_reason",
         "_response_id",
         "_rest_emitted",
+        "_said",
         "_scheduled",
         "_settlers",
         "_snapshot",
@@ -163,6 +166,8 @@ class Run:
         self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
         self._inbox: list[tuple[Message, Metadata | None, tuple[str, ...]]] = []  # heard while the agent was at work
         self._begun = False  # whether the driver has had its first step
+        self._said = 0  # events and messages put behind the log
+        self._kept = 0  # those of them that are stored
         self._readers = 0  # wait for the write that the fold is ahead by
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
@@ -234,20 +239,23 @@ class Run:
         except InvalidAgentResponse as error:
             log.error("agent %r gave an invalid answer in task %s: %s", self.agent.name, self.task_id, error)
             self._end(TaskState.FAILED, "The agent gave an answer that is not valid.")
-        except (Exception, SystemExit):  # an agent's bug is not the server's, whatever it raises
+        except KeyboardInterrupt:  # somebody at the terminal, not the agent
+            self._end(TaskState.FAILED, "The server was interrupted.")
+            raise
+        except BaseException:  # an agent's bug is not the server's, whatever it raises
             log.exception("agent %r failed in task %s", self.agent.name, self.task_id)
             self._end(TaskState.FAILED, _NEUTRAL)
         finally:
             self.driver = None
             self._asked = None
+            if self._inbox and self._stopping is None and self.state is not None and self.state.interrupted:
+                self._next = self._inbox.pop(0)  # it rests, but there is more for it
+                self._emit_status(TaskState.WORKING, None)
             self._flush()
             self.service.ended(self)
             self._wake(self._settlers)
             self._wake(self._waiters)
-            if self._inbox and self._stopping is None and self.state is not None and self.state.interrupted:
-                self._emit_status(TaskState.WORKING, None)  # it rests, but there is more for it
-                self._next = self._inbox.pop(0)
-                self.go_on()
+            self.go_on()
 
     async def _iterate(self, turn: Turn) -> None:
         agent = self.agent
@@ -286,8 +294,8 @@ class Run:
     async def _let_out(self) -> None:
         """Wait until what was emitted is published and those who follow have taken it."""
         self._flush()
-        emitted = self.emitted
-        while self.published < emitted and self.broken is None:
+        said = self._said
+        while self._kept < said and self.broken is None:
             await self.changed()
         await asyncio.sleep(0)  # the followers take it and write; with the next turn of the loop it is on its way
 
@@ -320,9 +328,11 @@ class Run:
 
     def _give_message(self, message: Message) -> None:
         if self.state is None:
-            reply = Event(_own(message))
+            reply = Event(replace(_own(message), context_id=self.context_id, task_id=None))
             _checked(reply)
             self.reply = reply
+            self._wake(self._settlers)
+            self._wake(self._waiters)
         else:
             self.give_status(TaskState.COMPLETED, message)
 
@@ -330,8 +340,9 @@ class Run:
         """Emit an artifact or a chunk of one."""
         if not artifact.parts:
             raise InvalidAgentResponse(f"Artifact {artifact.artifact_id!r} has no parts.")
-        if artifact.metadata is not None:
-            artifact = replace(artifact, metadata=exact(artifact.metadata))
+        if artifact.metadata is not None or not artifact.artifact_id:
+            id_ = artifact.artifact_id or new_id()
+            artifact = replace(artifact, artifact_id=id_, metadata=exact(artifact.metadata))
         self._make_task(TaskState.WORKING)
         self._emit(
             _checked(Event(TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, append, last_chunk)))
@@ -354,6 +365,8 @@ class Run:
 
     def _make_task(self, coming: TaskState) -> None:
         """Make the task if there is none yet: SUBMITTED with the caller's message, then WORKING unless that comes."""
+        if self.reply is not None:
+            raise InvalidAgentResponse("The agent has answered with a Message: there is no task to say more in.")
         if self.state is None:
             self._submit()
             if coming is TaskState.WORKING or coming is TaskState.COMPLETED or coming.interrupted:
@@ -441,6 +454,7 @@ class Run:
         self.caller = caller
         self.blobs = self.blobs or _has_blob(message)
         self._pending.append(_Heard(message))
+        self._said += 1
         if free:
             self._next = (message, metadata, accepts)
             self._emit_status(TaskState.WORKING, None)
@@ -571,6 +585,7 @@ class Run:
     def _put(self, event: Event) -> None:
         self._check_whole()
         self._pending.append(event)
+        self._said += 1
         self.emitted += 1
         self._schedule()
 
@@ -613,18 +628,21 @@ class Run:
             snapshot,
             self.streamed,
         )
+        kept = self._said
         try:
             written = self.service.store.append(append)
-        except StoreError as error:
+        except Exception as error:  # a store may be anybody's: whatever it raises, nobody may hang
             self._break(error)
             return
         if written is None:
-            self._publish(events, snapshot)
+            self._publish(events, snapshot, kept)
         else:
             self._writing = True
-            written.add_done_callback(lambda future: self._after_write(future, events, snapshot))
+            written.add_done_callback(lambda future: self._after_write(future, events, snapshot, kept))
 
-    def _after_write(self, written: asyncio.Future[Any], events: list[Event], snapshot: bytes | None) -> None:
+    def _after_write(
+        self, written: asyncio.Future[Any], events: list[Event], snapshot: bytes | None, kept: int
+    ) -> None:
         self._writing = False
         error = None if written.cancelled() else written.exception()
         failures = getattr(error, "failures", None)
@@ -633,11 +651,11 @@ class Run:
         if error is not None or written.cancelled():
             self._break(error or StoreError("the write was abandoned"))
             return
-        self._publish(events, snapshot)
+        self._publish(events, snapshot, kept)
         if self._pending:
             self._flush()
 
-    def _publish(self, events: list[Event], snapshot: bytes | None) -> None:
+    def _publish(self, events: list[Event], snapshot: bytes | None, kept: int) -> None:
         if self._ahead:
             self._ahead = False
         else:
@@ -645,6 +663,7 @@ class Run:
             for event in events:
                 self.fold.apply(event.value)
         self._snapshot = snapshot
+        self._kept = kept
         self.events += events
         self.published += len(events)
         if self._rest_emitted <= self.published:
@@ -658,7 +677,8 @@ class Run:
 
     def _break(self, error: BaseException) -> None:
         """The store failed: end everything that hangs on this run, at once."""
-        log.error("task %s cannot be stored: %s", self.task_id, error)
+        trace = None if isinstance(error, StoreError) else error
+        log.error("task %s cannot be stored: %s", self.task_id, error, exc_info=trace)
         self.broken = InternalError("The task could not be stored; what became of it is not known. Try again later.")
         self._ahead = False
         self._next = None
@@ -730,9 +750,9 @@ class Run:
             raise self.broken
 
     async def written(self) -> None:
-        """Wait until all that has been emitted up to now is stored. Raises InternalError when it could not be."""
-        emitted = self.emitted
-        while self.published < emitted and self.broken is None:
+        """Wait until all that has been said and heard up to now is stored. Raises InternalError if it could not be."""
+        said = self._said
+        while self._kept < said and self.broken is None:
             await self.changed()
         if self.broken is not None:
             raise self.broken
@@ -792,13 +812,19 @@ def _checked(event: Event) -> Event:
 
 
 def _own(message: Message) -> Message:
-    """A message of the agent with content that the agent cannot change any more.
+    """A message that the agent has made as a message of the agent: with an id, and content that stays as it is.
 
     Raises InvalidAgentResponse when it has no parts.
     """
     if not message.parts:
         raise InvalidAgentResponse("A message has to have at least one part.")
-    return replace(message, parts=tuple(part_of(part) for part in message.parts), metadata=exact(message.metadata))
+    return replace(
+        message,
+        message_id=message.message_id or new_id(),
+        role=Role.AGENT,
+        parts=tuple(part_of(part) for part in message.parts),
+        metadata=exact(message.metadata),
+    )
 
 
 def _printable(words: str) -> str:

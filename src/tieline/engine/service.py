@@ -9,8 +9,9 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -54,6 +55,8 @@ from tieline.types import (
 __all__ = ["Limits", "Service"]
 
 log = logging.getLogger("tieline.engine")
+
+T = TypeVar("T")
 
 _TICK_S = 0.25
 _PRUNE_S = 60.0
@@ -115,17 +118,18 @@ class Service:
 
     async def _end_orphan(self, record: Record, words: str) -> None:
         """End a stored task that says it is at work, but has no run: nobody would ever end it."""
-        task = await self._stored(record)
-        if self._run(record.task_id, record.scope) is not None:
-            return  # another call is at it
-        run = self.runs[record.task_id] = Run.revive(self, Caller(), record, task)
-        run.fail(words)
         try:
-            await run.written()
+            task = await self._stored(record)
+            if self._run(record.task_id, record.scope) is not None:
+                return  # another call is at it
+            run = self.runs[record.task_id] = Run.revive(self, Caller(), record, task)
+            run.fail(words)
+            try:
+                await run.written()
+            finally:
+                self.forget(run)
         except InternalError as error:
             raise StoreError(f"task {record.task_id}, left at work earlier, cannot be ended: {error}") from error
-        finally:
-            self.forget(run)
 
     @property
     def busy(self) -> int:
@@ -227,16 +231,15 @@ class Service:
             except ValueError as error:
                 raise InvalidParams.at("statusTimestampAfter", f"must be an RFC 3339 timestamp: {error}") from None
         state = None if request.status is TaskState.UNSPECIFIED else request.status
-        page = await self.store.list(
-            Query(
-                self._scope(caller, request.tenant),
-                size,
-                request.context_id or None,
-                state,
-                since,
-                _from_page_token(request.page_token) if request.page_token else None,
-            )
+        query = Query(
+            self._scope(caller, request.tenant),
+            size,
+            request.context_id or None,
+            state,
+            since,
+            _from_page_token(request.page_token) if request.page_token else None,
         )
+        page = await self._read(self.store.list(query))
         tasks = []
         for record in page.records:
             task = await self._task_of(record)
@@ -275,23 +278,24 @@ class Service:
         self._check_streaming()
         self._check_extensions(caller)
         scope = self._scope(caller, request.tenant)
-        run = await self._living(request.id, scope)
-        if isinstance(run, Run):
-            with self._held(run):
-                await run.readable()
-                if not run.closed:
-                    if last_event_id is not None and last_event_id <= run.published:
-                        return await self._resume(run, last_event_id)
-                    return self._from_snapshot(run)
-            run = await self._record(scope, request.id)  # it ended while its last write was under way
-        if isinstance(run, Record):
-            missed = None if last_event_id is None else await self.store.events(scope, request.id, last_event_id)
-            if missed:
-                return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
-            raise UnsupportedOperation(
-                f"Task {request.id!r} has ended ({run.state.value}): read it with GetTask.",
-                metadata={"taskId": request.id, "state": run.state.value},
-            )
+        found = await self._living(request.id, scope)
+        if isinstance(found, Run):
+            with self._held(found):
+                await found.readable()
+                if not found.closed and last_event_id is not None and last_event_id <= found.published:
+                    return await self._resume(found, last_event_id)
+                if not found.closed:
+                    return self._from_snapshot(found)
+            found = await self._record(scope, request.id)  # it ended while its last write was under way
+        missed = (
+            None if last_event_id is None else await self._read(self.store.events(scope, request.id, last_event_id))
+        )
+        if missed:
+            return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
+        raise UnsupportedOperation(
+            f"Task {request.id!r} has ended ({found.state.value}): read it with GetTask.",
+            metadata={"taskId": request.id, "state": found.state.value},
+        )
 
     async def create_push_notification_config(self) -> None:
         """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
@@ -330,14 +334,14 @@ class Service:
                     metadata={"taskId": message.task_id, "state": ended.value},
                 )
             try:
-                self._check_room()
+                self._check_room(starts=run.driver is None)
                 after = run.hear(message, caller, request.metadata, accepts)
             except A2AError:
                 self.forget(run)
                 raise
             run.references = references or run.references
             return run, after
-        self._check_room()
+        self._check_room(starts=True)
         run = Run(self, scope, caller, new_id(), message.context_id or new_id())
         run.references = references
         run.start(message, request.metadata, accepts)
@@ -375,10 +379,10 @@ class Service:
         if not self.agent.streaming:
             raise UnsupportedOperation("This agent does not stream: use SendMessage and GetTask.")
 
-    def _check_room(self) -> None:
+    def _check_room(self, *, starts: bool) -> None:
         if self._draining:
             raise Overloaded("This server is shutting down.", retry_after_s=5)
-        if len(self._active) >= self.limits.concurrent_runs:
+        if starts and len(self._active) >= self.limits.concurrent_runs:
             raise Overloaded(f"{len(self._active)} tasks are at work here already, the limit of this server.")
 
     async def _first_moment(self, run: Run) -> None:
@@ -412,11 +416,11 @@ class Service:
 
         Raises TaskNotFound.
         """
-        record = await self.store.get(scope, task_id)
+        record = await self._read(self.store.get(scope, task_id))
         at_work = record is not None and not (record.state.terminal or record.state.interrupted)
         if record is not None and at_work and self._run(task_id, scope) is None:
             await self._end_orphan(record, "The server lost track of this task when its store failed.")
-            record = await self.store.get(scope, task_id)
+            record = await self._read(self.store.get(scope, task_id))
         if record is None:
             raise TaskNotFound(task_id)
         return record
@@ -453,7 +457,7 @@ class Service:
         if after >= run.base:
             return Cursor(run, after)
         base = run.base
-        missed = await self.store.events(run.scope, run.task_id, after)
+        missed = await self._read(self.store.events(run.scope, run.task_id, after))
         head = [event for number, event in missed or () if number <= base]
         if len(head) != base - after:
             await run.readable()
@@ -475,13 +479,23 @@ class Service:
             return run.task()
         return await self._stored(record)
 
+    async def _read(self, reading: Awaitable[T]) -> T:
+        """What a store gives. Raises InternalError when it cannot; the reason is for the log."""
+        try:
+            return await reading
+        except StoreError as error:
+            log.error("%s", error)
+            raise InternalError("The store of this server is not available. Try again later.") from error
+
     async def _stored(self, record: Record) -> Task:
         """A record's snapshot with the events behind it folded in."""
         task = load(record.snapshot, Task)
         if record.version == record.snapshot_version:
             return task
         fold = Fold(task)
-        for _, event in await self.store.events(record.scope, record.task_id, record.snapshot_version) or ():
+        for _, event in (
+            await self._read(self.store.events(record.scope, record.task_id, record.snapshot_version)) or ()
+        ):
             fold.apply(event.value)
         return fold.task()
 
@@ -501,14 +515,14 @@ class Service:
     async def _references(self, scope: str, message: Message) -> tuple[Task, ...]:
         found = []
         for task_id in message.reference_task_ids[:_REFERENCES]:
-            record = await self.store.get(scope, task_id)
+            record = await self._read(self.store.get(scope, task_id))
             if record is not None:
                 found.append(await self._task_of(record))
         return tuple(found)
 
     async def tasks_of_context(self, scope: str, context_id: str, limit: int) -> tuple[Task, ...]:
         """The tasks of a context within a scope, the last changed first."""
-        page = await self.store.list(Query(scope, limit, context_id=context_id))
+        page = await self._read(self.store.list(Query(scope, limit, context_id=context_id)))
         return tuple([await self._task_of(record) for record in page.records])
 
     # --- what runs tell -----------------------------------------------------------------------------------------------

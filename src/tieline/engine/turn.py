@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from tieline.errors import InvalidAgentResponse
 from tieline.ids import new_id
-from tieline.types import Artifact, Message, Metadata, Part, Role, Task, TaskState, exact
+from tieline.types import Artifact, Message, Metadata, Part, Role, Task, TaskState, exact, own_copy
 
 if TYPE_CHECKING:
     from tieline.engine.run import Run
@@ -38,7 +38,7 @@ class Answer(str):
 
     def __new__(cls, message: Message) -> Answer:
         self = super().__new__(cls, message.text)
-        self.message = message
+        self.message = own_copy(message) if _has_free_form(message) else message
         return self
 
     @property
@@ -67,7 +67,7 @@ class Turn:
 
     def __init__(self, run: Run, message: Message) -> None:
         self._run = run
-        self.message = message
+        self.message = own_copy(message) if _has_free_form(message) else message  # the agent may change what it reads
 
     # --- what was asked -----------------------------------------------------------------------------------------------
 
@@ -93,12 +93,12 @@ class Turn:
     @property
     def history(self) -> tuple[Message, ...]:
         """The messages of this task before this one, the oldest first: the caller's, and the agent's questions."""
-        return self._run.history_before(self.message)
+        return own_copy(self._run.history_before(self.message))
 
     @property
     def references(self) -> tuple[Task, ...]:
         """The caller's tasks that the message refers to (`referenceTaskIds`); unknown ones are left out."""
-        return self._run.references
+        return own_copy(self._run.references)
 
     @property
     def task_id(self) -> str:
@@ -130,7 +130,7 @@ class Turn:
 
     async def context_tasks(self, limit: int = 20) -> tuple[Task, ...]:
         """The caller's earlier tasks of this context, the last changed first, at most `limit`; without this one."""
-        return await self._run.context_tasks(limit)
+        return own_copy(await self._run.context_tasks(limit))
 
     # --- how it answers -----------------------------------------------------------------------------------------------
 
@@ -262,6 +262,12 @@ def part_of(content: Content) -> Part:
 def message_from(parts: Sequence[Part], task_id: str | None, context_id: str, metadata: Metadata | None) -> Message:
     """A message of the agent."""
     return Message(new_id(), Role.AGENT, tuple(parts), context_id, task_id, exact(metadata))
+
+
+def _has_free_form(message: Message) -> bool:
+    return message.metadata is not None or any(
+        part.data is not UNSET or part.metadata is not None for part in message.parts
+    )
 
 
 def _first_data(message: Message) -> Any:

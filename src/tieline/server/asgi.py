@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -25,6 +26,7 @@ from tieline.errors import (
     InternalError,
     InvalidRequest,
     MethodNotFound,
+    MisdirectedRequest,
     Overloaded,
     ParseError,
 )
@@ -138,7 +140,7 @@ class App:
                 await self.start()
             except StoreError as error:
                 log.error("%s", error)
-                await _answer(send, 503, rest.encode_error(InternalError("The store of this server is not available.")))
+                await _refuse(send, Overloaded("The store of this server is not available.", retry_after_s=5))
                 return
         path: str = scope["path"]
         root: str = scope.get("root_path", "")
@@ -146,7 +148,7 @@ class App:
             path = path[len(root) :]
         headers = dict(scope["headers"])
         if self._allowed_hosts is not None and not self._host_allowed(headers):
-            await _answer(send, 421, rest.encode_error(_host_refused(headers)))
+            await _refuse(send, _host_refused(headers))
             return
         endpoint = self._only
         if endpoint is None:
@@ -161,7 +163,8 @@ class App:
                 path = slash + below
         if self._cors_origins:
             send = self._with_cors(headers, send)
-            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            preflight = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
+            if preflight and path != WELL_KNOWN_PATH:
                 await _answer(send, 204, b"", [(b"allow", b"GET, POST, DELETE, OPTIONS")])
                 return
         stream = await endpoint.handle(scope, headers, path, receive, send)
@@ -197,15 +200,17 @@ class App:
     async def _no_agent(self, send: Send, path: str, root: str) -> None:
         cards = ", ".join(f"{root}{at}{WELL_KNOWN_PATH}" for at in sorted(self._endpoints))
         error = MethodNotFound(f"There is no agent at {path}. The agents here have their cards at {cards}.")
-        await _answer(send, 404, rest.encode_error(error))
+        await _refuse(send, error)
 
     def _with_cors(self, headers: Headers, send: Send) -> Send:
-        origin = headers.get(b"origin", b"")
-        if origin.decode("latin-1") not in self._cors_origins and "*" not in self._cors_origins:
-            return send
+        origin = headers.get(b"origin")
+        allowed = origin is not None and ("*" in self._cors_origins or origin.decode("latin-1") in self._cors_origins)
 
         async def send_with_cors(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                if not allowed:
+                    await send({**message, "headers": [*message["headers"], (b"vary", b"origin")]})
+                    return
                 allow = [
                     (b"access-control-allow-origin", origin),
                     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
@@ -319,16 +324,10 @@ class Endpoint:
         except _Gone:
             return None
         except A2AError as error:
-            await self._refuse_rest(send, error)
+            await _refuse(send, error)
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
-            await self._refuse_rest(send, _ours(error))
+            await _refuse(send, _ours(error))
         return None
-
-    async def _refuse_rest(self, send: Send, error: A2AError) -> None:
-        extra = _retry(error)
-        if isinstance(error, rest.VerbNotAllowed):
-            extra = [(b"allow", ", ".join(error.allowed).encode())]
-        await _answer(send, error.http_status, rest.encode_error(error), extra, content_type=_A2A_JSON)
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -406,13 +405,8 @@ def _raw_path(scope: Scope, path: str) -> str:
 
 
 def _version_in(query: bytes) -> str:
-    if b"ersion" not in query:
-        return ""
-    for pair in query.decode("latin-1").split("&"):
-        name, _, value = pair.partition("=")
-        if name.lower() == "a2a-version":
-            return value
-    return ""
+    pairs = parse_qsl(query.decode("latin-1")) if query else ()
+    return next((value for name, value in pairs if name.lower() == "a2a-version"), "")
 
 
 def _ours(error: Exception) -> A2AError:
@@ -421,22 +415,27 @@ def _ours(error: Exception) -> A2AError:
         return ParseError(f"The body is not valid JSON: {error}")
     if isinstance(error, RecursionError):
         return InvalidRequest("The request nests too deep.")
-    if isinstance(error, StoreError):
-        log.error("%s", error)
-        return InternalError("The store of this server is not available. Try again later.")
     log.exception("a request failed", exc_info=error)
     return InternalError("Internal error. The server's operator finds the reason in the log.")
 
 
-def _host_refused(headers: Headers) -> InvalidRequest:
+def _host_refused(headers: Headers) -> MisdirectedRequest:
     host = headers.get(b"host", b"").decode("latin-1")
-    return InvalidRequest(
+    return MisdirectedRequest(
         f"This server does not answer for the host {host!r}. Behind a proxy, start it with --public-url."
     )
 
 
 def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:
     return [(b"retry-after", str(error.retry_after_s).encode())] if isinstance(error, Overloaded) else []
+
+
+async def _refuse(send: Send, error: A2AError) -> None:
+    """Answer with an error as REST has it (§11.6)."""
+    extra = _retry(error)
+    if isinstance(error, rest.VerbNotAllowed):
+        extra = [(b"allow", ", ".join(error.allowed).encode())]
+    await _answer(send, error.http_status, rest.encode_error(error), extra, content_type=_A2A_JSON)
 
 
 async def _answer(

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from email.utils import formatdate, parsedate_to_datetime
 from time import time
 from typing import Any
+from urllib.parse import quote
 
 from tieline.card import AgentInterface
 from tieline.engine.agent import Agent
@@ -18,6 +19,7 @@ __all__ = ["CardPage"]
 
 _MAX_AGE_S = 300
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$")
+_PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
 _KEPT = 64  # bodies for different hosts; the host is the caller's to choose, so there is an end
 
 
@@ -28,7 +30,7 @@ class CardPage:
         if public_url is not None and not public_url.startswith(("http://", "https://")):
             raise ValueError(f"public_url has to be an http or https URL, not {public_url!r}")
         self._agent = agent
-        self._path = path
+        self._path = quote(path, safe=_PATH_CHARACTERS)
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._trust_forwarded = trust_forwarded
         self._vary = b"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix" if trust_forwarded else b"Host"
@@ -79,7 +81,7 @@ class CardPage:
         if not _HOST.match(host):
             server = scope.get("server") or ("localhost", None)
             host = f"{server[0]}:{server[1]}" if server[1] else str(server[0])
-        return f"{scheme}://{host}{prefix}{self._path}"
+        return f"{scheme}://{host}{quote(prefix, safe=_PATH_CHARACTERS)}{self._path}"
 
     def _page(self, base: str) -> tuple[bytes, bytes]:
         page = self._pages.get(base)

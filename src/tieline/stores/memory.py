@@ -88,9 +88,10 @@ class MemoryStore:
         if append.streamed:
             events = (log or []) + append.events
             self._logs[key] = [Event(json=event.json) for event in events]
+            self._bytes += _size_of(self._logs[key])
             self._replayable.append(key)
             if len(self._replayable) > self._replay_tasks:
-                self._logs.pop(self._replayable.popleft(), None)
+                self._drop_log(self._replayable.popleft())
         self._ended.append(record)
         self._bytes += len(record.snapshot) + _RECORD_BYTES
         limit = self.retention.max_bytes
@@ -157,12 +158,22 @@ class MemoryStore:
             self._scopes[record.scope].pop(record.task_id, None)
             if not self._scopes[record.scope]:
                 del self._scopes[record.scope]
-            self._logs.pop((record.scope, record.task_id), None)
             size = len(record.snapshot) + _RECORD_BYTES
             self._bytes -= size
+            size += self._drop_log((record.scope, record.task_id))
             freed += size
             tasks += 1
         return Pruned(tasks, freed)
+
+    def _drop_log(self, key: tuple[str, str]) -> int:
+        """Forget the log of an ended task; returns its bytes."""
+        size = _size_of(self._logs.pop(key, ()))
+        self._bytes -= size
+        return size
+
+
+def _size_of(events: Sequence[Event]) -> int:
+    return sum(len(event.json) for event in events)
 
 
 def _keep_order(tasks: dict[str, Record], record: Record) -> None:

@@ -11,7 +11,9 @@ One process owns the file, by a lock beside it: the event numbers of a task have
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -64,7 +66,10 @@ CREATE TABLE IF NOT EXISTS log(
 _COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version"
 _ENDED = "('TASK_STATE_COMPLETED','TASK_STATE_FAILED','TASK_STATE_CANCELED','TASK_STATE_REJECTED')"
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
-_PRUNE_TASKS = 500  # at a time, so that a prune never holds the loop for long
+_PRUNE_TASKS = 200  # at a time, so that a prune never holds the loop for long
+_I64 = (1 << 63) - 1
+
+log = logging.getLogger("tieline.stores")
 
 
 class SQLiteStore:
@@ -75,9 +80,10 @@ class SQLiteStore:
         self.retention = retention
         self._db: sqlite3.Connection | None = None
         self._lock: IO[str] | None = None
+        self._file = (0, 0)  # device and inode: what was opened
         self._numbers: dict[tuple[str, str], int] = {}  # row numbers of tasks that are being written
         self._next_number = 1
-        self._batch: list[Append] = []
+        self._batch: builtins.list[Append] = []
         self._committed: asyncio.Future[None] | None = None
         self._since_checkpoint = 0
         self._checkpoint: asyncio.Task[None] | None = None
@@ -87,30 +93,42 @@ class SQLiteStore:
     async def open(self) -> int:
         if self._db is None:
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _make_folder(self.path.parent)
                 self._lock = _own(self.path)
                 self._db = self._connect()
+                self._file = self._file_id()
             except (OSError, sqlite3.Error) as error:
                 self._release()
                 raise StoreError(f"{self.path} cannot be opened as a store: {error}") from error
             except StoreError:
                 self._release()
                 raise
-        row = self._db.execute("SELECT max(updated), max(number) FROM tasks").fetchone()
-        self._next_number = (row[1] or 0) + 1
-        return int(row[0] or 0)
+        try:
+            newest, number = self._read("SELECT max(updated), max(number) FROM tasks", ())[0]
+        except StoreError:
+            self._release()
+            raise
+        self._next_number = (number or 0) + 1
+        return int(newest or 0)
+
+    def _file_id(self) -> tuple[int, int]:
+        found = os.stat(self.path)
+        return found.st_dev, found.st_ino
 
     def _connect(self) -> sqlite3.Connection:
         if not self.path.exists():
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("PRAGMA wal_autocheckpoint=0")
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, _SCHEMA_VERSION):
             db.close()
             raise StoreError(f"{self.path} has schema {found}; this version of tieline reads {_SCHEMA_VERSION}.")
+        if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            db.close()
+            raise StoreError(f"{self.path} is the database of another program. Give the store a file of its own.")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("PRAGMA wal_autocheckpoint=0")
         db.executescript(_SCHEMA)
         db.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
         return db
@@ -123,11 +141,12 @@ class SQLiteStore:
             await asyncio.wait([self._checkpoint])
         with contextlib.suppress(sqlite3.Error):  # the WAL then stays beside the file and is read at the next open
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._db.close()
         self._release()
 
     def _release(self) -> None:
-        self._db = None
+        if self._db is not None:
+            self._db.close()
+            self._db = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -156,10 +175,9 @@ class SQLiteStore:
         self._batch, self._committed = [], None
         try:
             self._write(batch)
-        except (sqlite3.Error, StoreError) as error:
-            failure = error if isinstance(error, StoreError) else StoreError(f"{self.path}: {error}")
+        except Exception as error:  # whatever it is, its callers have to hear of it
             if len(batch) == 1:
-                told.set_exception(failure)
+                told.set_exception(self._failure(error))
             else:
                 self._write_singly(batch, told)
         else:
@@ -168,24 +186,25 @@ class SQLiteStore:
             self._since_checkpoint = 0
             self._checkpoint = asyncio.ensure_future(self._run_checkpoint())
 
-    def _write_singly(self, batch: list[Append], told: asyncio.Future[None]) -> None:
+    def _write_singly(self, batch: builtins.list[Append], told: asyncio.Future[None]) -> None:
         """One append of a batch cannot be written: write the others, and give each its own outcome."""
         failures: dict[str, StoreError] = {}
         for append in batch:
             try:
                 self._write([append])
-            except StoreError as error:
-                failures[append.task_id] = error
-            except sqlite3.Error as error:
-                failures[append.task_id] = StoreError(f"{self.path}: {error}")
+            except Exception as error:  # as above
+                failures[append.task_id] = self._failure(error)
         told.set_exception(BatchFailed(failures))
 
-    def _write(self, batch: list[Append]) -> None:
+    def _failure(self, error: Exception) -> StoreError:
+        return error if isinstance(error, StoreError) else StoreError(f"{self.path}: {error}")
+
+    def _write(self, batch: builtins.list[Append]) -> None:
         db = self._open_db()
-        made: list[tuple[Any, ...]] = []
-        changed: list[tuple[Any, ...]] = []
-        snapshots: list[tuple[Any, ...]] = []
-        log: list[tuple[int, int, int, bytes]] = []
+        made: builtins.list[tuple[Any, ...]] = []
+        changed: builtins.list[tuple[Any, ...]] = []
+        snapshots: builtins.list[tuple[Any, ...]] = []
+        logged: builtins.list[tuple[int, int, int, bytes]] = []
         numbers = self._numbers
         size = 0
         for append in batch:
@@ -207,11 +226,17 @@ class SQLiteStore:
                     snapshots.append((*row, append.snapshot, version, number, append.after))
             body = b"\n".join([event.json for event in append.events])
             if body:
-                log.append((number, version, append.after + 1, body))
+                logged.append((number, version, append.after + 1, body))
             size += len(body) + len(append.snapshot or b"")
             if append.state.terminal:
                 numbers.pop(key, None)
         self._since_checkpoint += size
+        try:
+            there = self._file_id() == self._file
+        except OSError:
+            there = False
+        if not there:
+            raise StoreError(f"{self.path} has been removed or replaced under the running store.")
         db.execute("BEGIN IMMEDIATE")
         try:
             if made:
@@ -231,7 +256,7 @@ class SQLiteStore:
                 count += cursor.rowcount
             if count != len(changed) + len(snapshots):
                 raise VersionConflict("a task has been changed by another writer")
-            db.executemany("INSERT INTO log VALUES(?,?,?,?)", log)
+            db.executemany("INSERT INTO log VALUES(?,?,?,?)", logged)
             db.execute("COMMIT")
         except BaseException as error:
             if db.in_transaction:
@@ -256,6 +281,8 @@ class SQLiteStore:
     async def _run_checkpoint(self) -> None:
         try:
             await asyncio.to_thread(_checkpoint, self.path)
+        except sqlite3.Error as error:
+            log.warning("the write-ahead log of %s cannot be moved into it yet: %s", self.path, error)
         finally:
             self._checkpoint = None
 
@@ -263,15 +290,15 @@ class SQLiteStore:
 
     async def get(self, scope: str, task_id: str) -> Record | None:
         self._commit()  # what is read here may be told: it has to be durable first
-        row = self._read(f"SELECT {_COLUMNS} FROM tasks WHERE id=? AND scope=?", (task_id, scope)).fetchone()
-        return _record(row) if row else None
+        rows = self._read(f"SELECT {_COLUMNS} FROM tasks WHERE id=? AND scope=?", (task_id, scope))
+        return _record(rows[0]) if rows else None
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
         self._commit()
         rows = self._read(
             "SELECT first, body FROM log WHERE task=(SELECT number FROM tasks WHERE id=? AND scope=?) AND last>?"
             " ORDER BY last",
-            (task_id, scope, after),
+            (task_id, scope, min(after, _I64)),
         )
         found = []
         for first, body in rows:
@@ -287,14 +314,14 @@ class SQLiteStore:
             if value is not None:
                 where.append(column)
                 values.append(value.value if isinstance(value, TaskState) else value)
-        total = self._read(f"SELECT count(*) FROM tasks WHERE {' AND '.join(where)}", values).fetchone()[0]
+        total = self._read(f"SELECT count(*) FROM tasks WHERE {' AND '.join(where)}", values)[0][0]
         if query.before is not None:
             where.append("updated<?")
             values.append(query.before)
         rows = self._read(
             f"SELECT {_COLUMNS} FROM tasks WHERE {' AND '.join(where)} ORDER BY updated DESC LIMIT ?",
             [*values, query.limit + 1],
-        ).fetchall()
+        )
         return Page([_record(row) for row in rows[: query.limit]], total, len(rows) > query.limit)
 
     async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
@@ -306,10 +333,10 @@ class SQLiteStore:
         )
         return [_record(row) for row in rows]
 
-    def _read(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+    def _read(self, sql: str, values: Sequence[Any]) -> builtins.list[Any]:
         try:
-            return self._open_db().execute(sql, values)
-        except sqlite3.Error as error:
+            return self._open_db().execute(sql, values).fetchall()
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise StoreError(f"{self.path}: {error}") from error
 
     # --- retention ----------------------------------------------------------------------------------------------------
@@ -318,28 +345,46 @@ class SQLiteStore:
         self._commit()
         tasks = size = 0
         ttl, limit = self.retention.ttl_s, self.retention.max_bytes
-        if ttl is not None:
-            tasks, size = self._drop("updated<?", (now - int(ttl * 1_000_000),))
-        if limit is not None and self._size() > limit:
-            more, freed = self._drop("1", ())
-            tasks, size = tasks + more, size + freed
+        while ttl is not None:
+            dropped, freed = self._drop_oldest(None, now - int(ttl * 1_000_000))
+            tasks, size = tasks + dropped, size + freed
+            if dropped < _PRUNE_TASKS:
+                break
+            await asyncio.sleep(0)  # others may go between
+        while limit is not None and (over := self._size() - limit) > 0:
+            dropped, freed = self._drop_oldest(over, None)
+            tasks, size = tasks + dropped, size + freed
+            if not dropped:
+                break
+            await asyncio.sleep(0)
         return Pruned(tasks, size)
 
     def _size(self) -> int:
-        pages = self._read("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count", ())
-        return int(pages.fetchone()[0]) * int(self._read("PRAGMA page_size", ()).fetchone()[0])
-
-    def _drop(self, condition: str, values: tuple[Any, ...]) -> tuple[int, int]:
-        db = self._open_db()
+        """Bytes in use in the file; what was freed in it is used again."""
         rows = self._read(
-            f"SELECT number, length(snapshot) FROM tasks WHERE state IN {_ENDED} AND {condition}"
-            f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
-            values,
-        ).fetchall()
-        if not rows:
+            "SELECT (page_count - freelist_count) * page_size"
+            " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+            (),
+        )
+        return int(rows[0][0])
+
+    def _drop_oldest(self, enough: int | None, before: int | None) -> tuple[int, int]:
+        """Drop the oldest ended tasks, some at a time: as many as hold `enough` bytes, or those from `before`."""
+        rows = self._read(
+            "SELECT number, length(snapshot) + (SELECT coalesce(sum(length(body)), 0) FROM log WHERE task=number)"
+            f" FROM tasks WHERE state IN {_ENDED} AND updated<? ORDER BY updated LIMIT {_PRUNE_TASKS}",
+            (_I64 if before is None else before,),
+        )
+        numbers: builtins.list[tuple[int]] = []
+        freed = 0
+        for number, size in rows:
+            if enough is not None and freed >= enough:
+                break
+            numbers.append((number,))
+            freed += size
+        if not numbers:
             return 0, 0
-        numbers = [(row[0],) for row in rows]
-        freed = sum(row[1] for row in rows)
+        db = self._open_db()
         try:
             db.execute("BEGIN IMMEDIATE")
             db.executemany("DELETE FROM log WHERE task=?", numbers)
@@ -349,7 +394,7 @@ class SQLiteStore:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise StoreError(f"{self.path}: {error}") from error
-        return len(rows), freed
+        return len(numbers), freed
 
 
 class BatchFailed(StoreError):
@@ -367,11 +412,18 @@ def _record(row: tuple[Any, ...]) -> Record:
 
 def _checkpoint(path: Path) -> None:
     """Move what the WAL holds into the file, on a connection of its own."""
-    db = sqlite3.connect(path, isolation_level=None)
+    db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None)
     try:
         db.execute("PRAGMA wal_checkpoint(PASSIVE)")
     finally:
         db.close()
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are not there, for their owner alone."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _own(path: Path) -> IO[str]:
