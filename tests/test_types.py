@@ -507,3 +507,34 @@ def test_the_table_has_no_type_that_values_of_it_do_not() -> None:
         if not field.required and not field.type.startswith(("[", "{")) and field.type not in ("bool", "Value"):
             empty = hint.default
             assert empty is None or (field.json, empty) == ("uri", ""), f"{name}.{field.json}: {get_args(hint.type)}"
+
+
+class Words(str):
+    """A text that knows more, as the answer to a question does."""
+
+
+class Bag(dict[str, Any]):
+    """An object that knows more."""
+
+
+class Number(int):
+    """An integer that knows more."""
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Part(text=Words("hi")), {"text": "hi"}),
+        (Part(url=Words("https://a"), media_type=Words("a/b"), filename=Words("f")), None),
+        (Part(data=Words("hi")), {"data": "hi"}),
+        (Part(data={"a": [Words("b"), Number(5), True]}), {"data": {"a": ["b", 5, True]}}),
+        (Part(data=Bag(a=Words("b"))), {"data": {"a": "b"}}),
+        (Part(data={"role": Role.USER}), {"data": {"role": "ROLE_USER"}}),
+        (Message(Words("m"), Role.USER, (Part(text=Words("hi")),), task_id=Words("t")), None),
+    ],
+)
+def test_what_is_more_than_a_json_value_is_written_as_the_value_that_it_is(value: Any, written: Any) -> None:
+    read = json.loads(encode(value))
+    if written is not None:
+        assert read == written
+    assert decode(encode(value), type(value)) == value
