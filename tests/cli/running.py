@@ -1,0 +1,193 @@
+"""Running the command as its users do: a process, with a home and a working directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from tests.interop.processes import TIELINE
+
+__all__ = ["Foreign", "Result", "Tieline"]
+
+LIMIT_S = 60.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """stdout as the one document that it has to be."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """stdout as JSON Lines."""
+        assert self.out.endswith("\n"), self.out
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error object, as the only document on stdout."""
+        envelope = self.json
+        assert set(envelope) == {"error"}, envelope
+        error: dict[str, Any] = envelope["error"]
+        assert set(error) == {"code", "message", "hint", "a2aCode"}
+        return error
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of text output outside of blocks; of a label that is there twice, the last."""
+        return dict(self.all_fields)
+
+    @property
+    def all_fields(self) -> list[tuple[str, str]]:
+        """All fields in order. Fails when a line is neither a field nor part of a block."""
+        found: list[tuple[str, str]] = []
+        block: list[str] | None = None
+        for line in self.out.splitlines():
+            if block is not None:
+                if line == "":
+                    block = None
+                else:
+                    assert line.startswith("  "), f"{line!r} is inside a block and not indented"
+                continue
+            if line == "":
+                continue
+            match = re.fullmatch(r"([A-Za-z][A-Za-z0-9 -]*):(?: (.+))?", line)
+            assert match, f"{line!r} is neither a field nor the head of a block"
+            if match.group(2) is None:
+                block = []
+            else:
+                found.append((match.group(1), match.group(2)))
+        assert block is None, "a block is not closed"
+        return found
+
+    def block(self, label: str) -> str:
+        """The content of the last block with this label, without its indentation."""
+        lines = self.out.splitlines()
+        starts = [index for index, line in enumerate(lines) if line == f"{label}:"]
+        assert starts, f"there is no block {label!r} in:\n{self.out}"
+        content = []
+        for line in lines[starts[-1] + 1 :]:
+            if line == "":
+                break
+            content.append(line[2:])
+        return "\n".join(content)
+
+
+@dataclass
+class Tieline:
+    """The command. `env` is added to an environment without any A2ACLI_ variable."""
+
+    home: Path
+    folder: Path
+    agent: str | None = None  # given as -a
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Result:
+        run = subprocess.run(
+            self._command(words),
+            input=stdin,
+            cwd=self.folder,
+            env=self._environment(env),
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        return Result(run.returncode, run.stdout.decode(), run.stderr.decode())
+
+    def start(
+        self, *words: str, env: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
+        """Begin a run that the test goes on beside; it has to be waited for."""
+        return subprocess.Popen(
+            self._command(words),
+            cwd=self.folder,
+            env=self._environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        agent = ["-a", self.agent] if self.agent is not None and "-a" not in words else []
+        return [str(TIELINE), *words, *agent]
+
+    def _environment(self, more: Mapping[str, str] | None) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("A2ACLI_", "XDG_")) and not name.lower().endswith("_proxy")
+        }
+        return {**kept, "HOME": str(self.home), "PYTHONUNBUFFERED": "1", **self.env, **(more or {})}
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """The scripted peer of foreign.py."""
+
+    url: str
+
+    def agent(self, scenario: str) -> Peer:
+        return Peer(self, scenario, uuid.uuid4().hex)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One agent of it, that no other test uses."""
+
+    server: Foreign
+    scenario: str
+    key: str
+
+    @property
+    def ref(self) -> str:
+        return f"{self.server.url}/{self.scenario}/{self.key}"
+
+    @property
+    def task_id(self) -> str:
+        return f"task-{self.key}"
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The requests that came, the fetch of the card included."""
+        with urlopen(f"{self.server.url}/records/{self.key}", timeout=LIMIT_S) as response:
+            found: list[dict[str, Any]] = json.load(response)
+        return found
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The JSON-RPC requests that came, each with its headers as `headers`."""
+        return [
+            {**json.loads(record["body"]), "headers": record["headers"], "query": record["query"]}
+            for record in self.records
+            if record["body"]
+        ]
+
+    @property
+    def methods(self) -> list[str]:
+        return [call["method"] for call in self.calls]
+
+
+def until(holds: Any, what: str) -> None:
+    """Look until `holds()` is true, within the limit."""
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end, f"waited {LIMIT_S:g} s for {what}"
+        time.sleep(POLL_S)

@@ -1,0 +1,83 @@
+"""`card get`: finding a card, showing it, checking it."""
+
+from __future__ import annotations
+
+import json
+from urllib.request import urlopen
+
+import pytest
+
+from tests.cli.running import Foreign, Tieline
+
+
+def test_card_get_shows_identity_capabilities_interfaces_security_and_skills(
+    tieline: Tieline, foreign: Foreign
+) -> None:
+    shown = tieline("card", "get")
+    assert shown.code == 0, shown.err
+    assert shown.fields["Name"] == "Command test"
+    assert shown.fields["Streaming"] == "yes"
+    assert shown.fields["Push notifications"] == "no"
+    assert shown.fields["Skill"] == "Command test (command-test)"
+    interfaces = [value for label, value in shown.all_fields if label == "Interface"]
+    assert [interface.split(" ")[0] for interface in interfaces] == ["JSONRPC", "HTTP+JSON"]
+    guarded = tieline("card", "get", "-a", foreign.agent("header-key").ref)
+    assert guarded.fields["Security scheme"] == "header-key: API key in the header 'X-Agent-Key'"
+    assert guarded.fields["Security requirement"] == "header-key"
+
+
+def test_a_card_is_found_from_a_host_a_url_a_card_url_a_path_and_a_file_url(tieline: Tieline, served: str) -> None:
+    card_url = f"http://{served}/.well-known/agent-card.json"
+    with urlopen(card_url, timeout=30) as response:
+        (tieline.folder / "card.json").write_bytes(response.read())
+    path = tieline.folder / "card.json"
+    for ref in (served, f"http://{served}", f"http://{served}/", card_url, "card.json", str(path), path.as_uri()):
+        shown = tieline("card", "get", "-a", ref)
+        assert shown.code == 0, (ref, shown.err)
+        assert shown.fields["Name"] == "Command test", ref
+        assert shown.fields["Selected interface"].startswith("JSONRPC 1.0 at http://"), ref
+        assert tieline("send", "reply hi", "-a", ref).block("Text") == "direct: hi", ref
+
+
+def test_the_card_as_json_is_the_document_that_the_agent_serves(bare: Tieline, foreign: Foreign) -> None:
+    agent = foreign.agent("odd-card")
+    card = bare("card", "get", "-o", "json", "-a", agent.ref).json
+    with urlopen(f"{agent.ref}/.well-known/agent-card.json", timeout=30) as response:
+        assert card == json.load(response)
+    assert card["preferredTransport"] == "JSONRPC", "a field that A2A 1.0 does not know"
+
+
+def test_an_unverified_signature_is_not_shown_as_verified(bare: Tieline, foreign: Foreign) -> None:
+    assert bare("card", "get", "-a", foreign.agent("signed").ref).fields["Signatures"] == "1, not verified"
+    assert bare("card", "get", "-a", foreign.agent("polled").ref).fields["Signatures"] == "none"
+
+
+def test_validate_accepts_a_valid_card_and_names_fields_that_nobody_reads(bare: Tieline, foreign: Foreign) -> None:
+    valid = bare("card", "get", "--validate", "-a", foreign.agent("polled").ref)
+    assert (valid.code, valid.fields["Valid"], valid.err) == (0, "yes", "")
+    odd = bare("card", "get", "--validate", "-a", foreign.agent("odd-card").ref)
+    assert odd.code == 0
+    for name in ("preferredTransport", "capabilities.stateTransitionHistory", "skills[0].colour"):
+        assert f"Warning: {name} is no field" in odd.err
+
+
+@pytest.mark.parametrize(
+    ("scenario", "fault"),
+    [
+        ("faulty-card", "defaultInputModes: Expected `array`, got `str`"),
+        ("empty-card", "name: must not be empty; skills: must not be empty"),
+        ("not-json", "it is not JSON"),
+    ],
+)
+def test_validate_names_what_is_wrong_with_a_card(bare: Tieline, foreign: Foreign, scenario: str, fault: str) -> None:
+    checked = bare("card", "get", "--validate", "-o", "json", "-a", foreign.agent(scenario).ref)
+    assert checked.code == 1
+    assert checked.error["code"] == "A2ACLI_ERR_CARD_INVALID"
+    assert fault in checked.error["message"]
+
+
+def test_an_invalid_card_is_refused_by_other_commands_with_a_hint_to_check_it(bare: Tieline, foreign: Foreign) -> None:
+    refused = bare("send", "hi", "-o", "json", "-a", foreign.agent("faulty-card").ref)
+    assert refused.code == 1
+    assert refused.error["code"] == "A2ACLI_ERR_CARD_INVALID"
+    assert "tieline card get --validate -a " in refused.error["hint"]

@@ -1,0 +1,142 @@
+"""`task download`: artifacts as files, under names that an agent cannot turn against its caller."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.agents import BYTES
+from tests.cli.running import Result, Tieline
+from tieline.cli.download import safe_name
+
+
+@pytest.fixture
+def task_id(tieline: Tieline) -> str:
+    sent = tieline("send", "files")
+    assert f"tieline task download {sent.fields['Task ID']}" in sent.fields["Download"]
+    return sent.fields["Task ID"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_files_texts_and_data_are_saved_and_urls_are_named(tieline: Tieline, task_id: str) -> None:
+    saved = tieline("task", "download", task_id, "--dir", "out/new")
+    assert saved.code == 0, saved.err
+    found = files(tieline.folder / "out/new")
+    assert {name: found[name] for name in ("report.csv", "notes.txt", "photo.png")} == {
+        "report.csv": b"a,b\n1,2\n",
+        "notes.txt": b"first second",
+        "photo.png": BYTES,
+    }
+    assert json.loads(found["numbers.json"]) == {"big": 12345678901234567890123, "none": None, "float": 1.0}
+    assert len(found) == 4
+    paths = [value for label, value in saved.all_fields if label == "Saved"]
+    assert paths == [
+        str(tieline.folder / "out/new" / name) for name in ("report.csv", "notes.txt", "numbers.json", "photo.png")
+    ]
+    assert saved.fields["Not saved"] == "https://files.example/a.pdf"
+    assert "not fetched: https://files.example/a.pdf" in saved.err
+    assert [path.name for path in tieline.folder.rglob("*") if path.is_dir()] == ["out", "new"]
+
+
+def test_as_json_the_task_names_the_files_as_its_parts(tieline: Tieline, task_id: str) -> None:
+    task = tieline("task", "download", task_id, "-o", "json").json
+    assert task["id"] == task_id
+    parts = {artifact["name"]: artifact["parts"][0] for artifact in task["artifacts"]}
+    assert parts["report.csv"] == {
+        "url": (tieline.folder / "report.csv").as_uri(),
+        "filename": "report.csv",
+        "mediaType": "text/csv",
+    }
+    assert parts["photo"]["url"] == (tieline.folder / "photo.png").as_uri()
+    assert parts["link"]["url"] == "https://files.example/a.pdf"
+
+
+def test_nothing_is_overwritten_without_force_and_then_nothing_is_half_done(tieline: Tieline, task_id: str) -> None:
+    (tieline.folder / "photo.png").write_bytes(b"mine")
+    refused = tieline("task", "download", task_id, "-o", "json")
+    assert refused.code == 1
+    assert refused.error["code"] == "TIELINE_ERR_FILES"
+    assert "photo.png" in refused.error["message"]
+    assert "--force" in refused.error["hint"]
+    assert files(tieline.folder) == {"photo.png": b"mine"}
+    assert tieline("task", "download", task_id, "--force").code == 0
+    assert files(tieline.folder)["photo.png"] == BYTES
+
+
+def test_a_link_that_stands_in_the_way_is_replaced_and_not_written_through(tieline: Tieline, task_id: str) -> None:
+    target = tieline.home / "precious"
+    target.write_bytes(b"precious")
+    (tieline.folder / "photo.png").symlink_to(target)
+    assert tieline("task", "download", task_id).code == 1
+    assert tieline("task", "download", task_id, "--force").code == 0
+    assert target.read_bytes() == b"precious"
+    assert not (tieline.folder / "photo.png").is_symlink()
+
+
+def test_one_artifact_can_be_chosen(tieline: Tieline, task_id: str) -> None:
+    assert tieline("task", "download", task_id, "--artifact", "notes").code == 0
+    assert set(files(tieline.folder)) == {"notes.txt"}
+    refused = tieline("task", "download", task_id, "--artifact", "nothing", "-o", "json")
+    assert refused.code == 2
+    assert "it has report.csv, notes, numbers, photo, link" in refused.error["message"]
+
+
+def test_a_url_is_fetched_only_when_asked_for_and_only_over_http(tieline: Tieline, served: str) -> None:
+    def download(url: str, *words: str) -> Result:
+        task_id = tieline("send", f"link {url}").fields["Task ID"]
+        return tieline("task", "download", task_id, *words, "-o", "json")
+
+    card = f"http://{served}/.well-known/agent-card.json"
+    assert download(card).code == 0
+    assert files(tieline.folder) == {}
+    assert download(card, "--fetch").code == 0
+    assert json.loads(files(tieline.folder).pop("fetched.json"))["name"] == "Command test"
+    for url, code in (
+        (f"http://{served}/nothing", "A2ACLI_ERR_UNREACHABLE"),
+        ("http://127.0.0.1:9/x", "A2ACLI_ERR_UNREACHABLE"),
+        ("file:///etc/passwd", "TIELINE_ERR_FILES"),
+        ("ftp://files.example/x", "TIELINE_ERR_FILES"),
+    ):
+        refused = download(url, "--fetch", "--force")
+        assert refused.error["code"] == code, url
+    assert set(files(tieline.folder)) == {"fetched.json"}
+
+
+@pytest.mark.parametrize(
+    ("suggested", "name"),
+    [
+        ("report.csv", "report.csv"),
+        ("Große Übersicht.pdf", "Große Übersicht.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("/etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        ("C:\\temp\\x.exe", "x.exe"),
+        ("..", "fallback"),
+        (".", "fallback"),
+        ("", "fallback"),
+        ("a/", "fallback"),
+        (None, "fallback"),
+        (".bashrc", "bashrc"),
+        ("..hidden", "hidden"),
+        ("con.txt", "_con.txt"),
+        ("NUL", "_NUL"),
+        ("a\x00b\n.txt", "a_b_.txt"),
+        ("x\u202egnp.exe", "x_gnp.exe"),
+        ("what?*<>|:.txt", "what______.txt"),
+        ("trailing. . ", "trailing"),
+        ("n" * 300 + ".csv", "n" * 196 + ".csv"),
+        ("ä" * 300, "ä" * 100),
+    ],
+)
+def test_a_suggested_name_is_a_name_in_one_folder_or_none_at_all(suggested: str | None, name: str) -> None:
+    assert safe_name(suggested, "fallback") == name
+    assert safe_name(None, suggested or "..") not in ("", ".", "..")
+
+
+def test_a_name_without_anything_usable_is_artifact() -> None:
+    assert safe_name("..", "/") == "artifact"

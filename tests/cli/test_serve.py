@@ -1,0 +1,185 @@
+"""`serve`: the command in front of the server."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from tests.cli.running import Tieline
+from tests.interop.processes import free_port
+
+AGENTS = Path(__file__).with_name("agents.py")
+
+HELLO = """
+from tieline import Turn, agent, app
+
+@agent(name="Hello there!", description="Greets.")
+async def hello(turn: Turn):
+    yield f"Hello, {turn.text}!"
+
+@agent(name="Other", description="Another one.")
+async def other(turn: Turn):
+    return turn.reply("other")
+
+made = app({"hello": hello})
+both = {"a": hello, "b": other}
+words = "no agent"
+"""
+
+
+def read_until(process: Popen[bytes], last: str) -> str:
+    """stderr of a server up to the line that begins with `last`; the end of its output ends it, too."""
+    assert process.stderr is not None
+    told = ""
+    for line in process.stderr:
+        told += line.decode()
+        if line.decode().startswith(last):
+            break
+    return told
+
+
+def stop(process: Popen[bytes], number: int = signal.SIGTERM) -> tuple[str, str]:
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return out.decode(), err.decode()
+
+
+@pytest.fixture
+def hello(bare: Tieline) -> Tieline:
+    (bare.folder / "hello.py").write_text(HELLO)
+    return bare
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_tells_its_urls_on_stderr_keeps_stdout_clean_and_ends_on_a_signal(hello: Tieline, number: int) -> None:
+    port = free_port()
+    process = hello.start("serve", "hello.py:hello", "--port", str(port))
+    told = read_until(process, "Ctrl-C")
+    url = f"http://127.0.0.1:{port}"
+    store = hello.home / ".local/state/tieline/hello-there.db"
+    assert told.splitlines() == [
+        f"Serving {url}",
+        f"  card   {url}/.well-known/agent-card.json",
+        f"  tasks  sqlite:{store}",
+        f'Try:  tieline send -a {url} "Hello"',
+        "Ctrl-C stops it.",
+    ]
+    assert hello("send", "Ada", "-a", url).block("Text") == "Hello, Ada!"
+    out, err = stop(process, number)
+    assert (process.returncode, out) == (0, "")
+    assert err.splitlines() == ["Stopping.", "Stopped."]
+    assert store.exists()
+
+
+def test_tasks_are_there_again_after_a_restart(hello: Tieline) -> None:
+    port = str(free_port())
+    words = ("serve", "hello.py:hello", "--port", port, "--store", "sqlite:kept/tasks.db")
+    process = hello.start(*words)
+    read_until(process, "Ctrl-C")
+    task_id = hello("send", "Ada", "-a", f"127.0.0.1:{port}").fields["Task ID"]
+    stop(process)
+    process = hello.start(*words)
+    read_until(process, "Ctrl-C")
+    assert hello("task", "get", task_id, "-a", f"127.0.0.1:{port}").block("Text") == "Hello, Ada!"
+    stop(process)
+    assert (hello.folder / "kept/tasks.db").exists()
+
+
+@pytest.mark.parametrize("target", ["hello.py", "hello.py:both", "hello:both", "hello.py:made"])
+def test_several_agents_are_each_below_their_name(hello: Tieline, target: str) -> None:
+    port = free_port()
+    process = hello.start("serve", target, "--port", str(port))
+    told = read_until(process, "Ctrl-C")
+    names = {"hello.py": ["hello", "other"], "hello.py:made": ["hello"]}.get(target, ["a", "b"])
+    for name in names:
+        assert f"Serving http://127.0.0.1:{port}/{name}\n" in told
+        assert hello("card", "get", "-a", f"http://127.0.0.1:{port}/{name}").code == 0
+    stop(process)
+
+
+def test_options_reach_the_server(hello: Tieline) -> None:
+    port = free_port()
+    words = (
+        *("serve", "hello.py:hello", "--port", str(port), "--store", "memory", "--strict", "--max-body", "2k"),
+        *("--public-url", "https://agents.example/hello", "--ttl", "1h", "--drain", "0", "--concurrent-runs", "7"),
+        *("--run-seconds", "30s", "--allow-host", "agents.example", "--cors-origin", "https://page.example"),
+    )
+    process = hello.start(*words)
+    told = read_until(process, "Ctrl-C")
+    assert "Serving https://agents.example/hello\n" in told
+    assert "  tasks  memory\n" in told
+    card = hello("card", "get", "-o", "json", "-a", f"127.0.0.1:{port}").json
+    assert {interface["url"].rstrip("/") for interface in card["supportedInterfaces"]} == {
+        "https://agents.example/hello"
+    }
+    local = {**card, "supportedInterfaces": [{**card["supportedInterfaces"][0], "url": f"http://127.0.0.1:{port}/"}]}
+    (hello.folder / "local.json").write_text(json.dumps(local))
+    assert hello("send", "Ada", "-a", "local.json").code == 0
+    too_large = hello("send", "x" * 3000, "-o", "json", "-a", "local.json")
+    assert too_large.error["code"] == "InvalidRequestError"
+    assert "larger than 2048 bytes" in too_large.error["message"]
+    stop(process)
+
+
+def test_agents_at_work_may_finish_within_the_drain(hello: Tieline) -> None:
+    port = free_port()
+    process = hello.start("serve", f"{AGENTS}:tester", "--port", str(port), "--store", "memory", "--drain", "200ms")
+    read_until(process, "Ctrl-C")
+    assert hello("send", "hold drain", "--async", "-a", f"127.0.0.1:{port}").code == 0
+    _, err = stop(process)
+    assert err.splitlines()[0] == (
+        "Stopping: 1 agent is at work and may finish within 0.2 s. Ctrl-C again stops at once."
+    )
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("missing.py",), "There is no file missing.py."),
+        (("no_such_module:agent",), "There is no file or module 'no_such_module'."),
+        (("hello.py:nothing",), "hello.py has no 'nothing'. Its agents: hello, other."),
+        (("hello.py:words",), "words in hello.py is a str, not an agent."),
+        (("broken.py",), "broken.py cannot be loaded: ZeroDivisionError: division by zero"),
+        (("hello.py:hello", "--host", "203.0.113.7"), "cannot be listened on"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_sentence(hello: Tieline, words: tuple[str, ...], says: str) -> None:
+    (hello.folder / "broken.py").write_text("1 / 0\n")
+    failed = hello("-o", "json", "serve", *words, "--store", "memory")
+    assert failed.code == 1
+    assert failed.error["code"] == "TIELINE_ERR_CANNOT_SERVE"
+    assert says in failed.error["message"]
+    assert "Traceback" not in failed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("hello.py:hello", "--store", "postgres://x"),
+        ("hello.py:hello", "--port", "70000"),
+        ("hello.py:hello", "--max-body", "much"),
+        ("hello.py:hello", "--drain", "soon"),
+        ("hello.py:hello", "--ttl", "0"),
+        ("hello.py:hello", "--public-url", "agents.example"),
+        ("hello.py:made", "--store", "memory"),
+        (),
+    ],
+)
+def test_options_that_make_no_sense_are_usage_errors(hello: Tieline, words: tuple[str, ...]) -> None:
+    refused = hello("-o", "json", "serve", *words)
+    assert refused.code == 2
+    assert refused.error["code"] == "A2ACLI_ERR_USAGE"
+
+
+def test_a_second_server_on_the_same_store_is_refused_with_a_reason(hello: Tieline) -> None:
+    first = hello.start("serve", "hello.py:hello", "--port", "0")
+    read_until(first, "Ctrl-C")
+    second = hello("-o", "json", "serve", "hello.py:hello", "--port", "0")
+    assert second.code == 1
+    assert "hello-there.db" in second.error["message"]
+    stop(first)
