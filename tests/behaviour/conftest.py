@@ -12,11 +12,13 @@ A test is a coroutine function. It asks for `serve`, and is then run over each t
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -43,10 +45,22 @@ class _Server(uvicorn.Server):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def loop() -> Iterator[asyncio.Runner]:
-    """The loop that all tests of this suite, their servers and their agents run in."""
+def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    """The loop that all tests of this suite, their servers and their agents run in.
+
+    Errors that nobody has waited for are no matter while tests fail, which leave such things behind; else they are a
+    fault of what is tested.
+    """
+    unheard: list[str] = []
+
+    def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        unheard.append(f"{context['message']}: {context.get('exception')!r}")
+
     with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(note)
         yield runner
+        gc.collect()
+        assert request.session.testsfailed or not unheard, unheard
 
 
 @pytest.fixture(scope="session")
