@@ -151,6 +151,7 @@ async def test_stream_closes_when_its_task_ends(serve: Serve, state: str) -> Non
     assert stream.closed
 
 
+@pytest.mark.requirement("stream.closes-at-input-required")
 async def test_stream_closes_when_the_agent_wants_input(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
@@ -196,6 +197,7 @@ async def test_streamed_answer_begins_with_the_task_that_it_answers(serve: Serve
     assert chunk(events[0]) == "after"
 
 
+@pytest.mark.requirement("stream.closes-at-input-required")
 async def test_streamed_answer_closes_at_the_next_question_not_at_the_one_it_answers(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)

@@ -82,7 +82,7 @@ async def test_subscription_ends_with_its_task(serve: Serve, state: str) -> None
 
 
 @both_stores
-@pytest.mark.requirement("subscribe.any-open-state", "subscribe.task-first")
+@pytest.mark.requirement("subscribe.any-open-state", "subscribe.task-first", "stream.closes-at-input-required")
 @pytest.mark.parametrize(
     ("question", "state"),
     [(Turn.ask, "INPUT_REQUIRED"), (Turn.authorize, "AUTH_REQUIRED")],
