@@ -10,6 +10,7 @@ Each operation takes its answers in order; a call that is not written down fails
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -168,8 +169,6 @@ class Scripted:
                     return
                 if not await self._answer(steps.pop(0), request, operation, reader, writer):
                     return
-        except ConnectionError:
-            pass
         finally:
             writer.close()
 
@@ -289,7 +288,12 @@ async def listening(
         at_work.add(task)
         try:
             await serve(reader, writer)
+        except (asyncio.CancelledError, ConnectionError):
+            pass  # the test is over, or the client has gone
         finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
             at_work.discard(task)
 
     server = await asyncio.start_server(serve_one, "127.0.0.1", 0, ssl=tls)
@@ -313,6 +317,8 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     first, *lines = head.decode("latin-1").strip().split("\r\n")
     verb, target, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if target.startswith("http://"):  # it came by a proxy
+        target = "/" + target.removeprefix("http://").partition("/")[2]
     return Request(verb, target, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 

@@ -16,7 +16,6 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
-from multidict import CIMultiDict
 from yarl import URL
 
 from tieline.client.timeouts import Timeouts
@@ -57,6 +56,13 @@ class Answer(msgspec.Struct, frozen=True):
         """The beginning of the body, for an error message."""
         text = self.body[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").strip()
         return text[:_EXCERPT_CHARS] + ("..." if len(text) > _EXCERPT_CHARS else "")
+
+
+class _Proxy(msgspec.Struct, frozen=True):
+    """A proxy and what it wants to be told, its password above all."""
+
+    url: URL
+    headers: dict[str, str]
 
 
 class HttpStream:
@@ -103,7 +109,7 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._open: set[aiohttp.StreamReader] = set()  # what is being read
-        self._proxies: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
+        self._proxies: dict[tuple[str, str | None, int | None], _Proxy | None] = {}
         self._answer_s = timeouts.answer_s
         connect_s = timeouts.connect_s
         self._answer_timeout = aiohttp.ClientTimeout(total=timeouts.answer_s, sock_connect=connect_s)
@@ -149,15 +155,16 @@ class Http:
         for _ in range(_REDIRECTS + 1):
             session = self._opened()
             data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
+            proxy = self._proxy(url)
+            through: dict[str, Any] = {}
+            sent = headers
+            if proxy is not None:
+                through = {"proxy": proxy.url, "proxy_headers": proxy.headers}
+                if url.scheme == "http":  # no tunnel: the proxy reads the request itself
+                    sent = {**headers, **proxy.headers}
             try:
                 response = await session.request(
-                    verb,
-                    url,
-                    data=data,
-                    headers=headers,
-                    allow_redirects=False,
-                    timeout=timeout,
-                    **self._proxy(url),
+                    verb, url, data=data, headers=sent, allow_redirects=False, timeout=timeout, **through
                 )
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise _failure(error, url) from None
@@ -169,7 +176,7 @@ class Http:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._closed:
-            raise NotServed(Unreachable("This peer is closed."))
+            raise NotServed(Unreachable("This peer is closed."), final=True)
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_REUSED_S, ssl=self._tls),
@@ -179,13 +186,12 @@ class Http:
             )
         return self._session
 
-    def _proxy(self, url: URL) -> dict[str, Any]:
-        """The proxy that the environment names for a URL, as aiohttp's arguments; looked up once an origin."""
+    def _proxy(self, url: URL) -> _Proxy | None:
+        """The proxy that the environment names for a URL; looked up once an origin."""
         key = (url.scheme, url.host, url.port)
-        known = self._proxies.get(key)
-        if known is None:
-            known = self._proxies[key] = _proxy_from_environment(url)
-        return known
+        if key not in self._proxies:
+            self._proxies[key] = _proxy_from_environment(url)
+        return self._proxies[key]
 
     async def _whole(self, response: aiohttp.ClientResponse, url: URL) -> Answer:
         """Read a response to its end, up to the limit."""
@@ -259,8 +265,7 @@ def _failure(error: Exception, url: URL) -> A2AError | NotServed:
     where = shown(url)
     if isinstance(error, aiohttp.ClientSSLError):
         # No other interface is tried: it might be one without TLS, to which somebody in between wants to move us.
-        certificate = getattr(error, "certificate_error", error)
-        return Unreachable(f"{where} cannot be trusted: {getattr(certificate, 'verify_message', '') or certificate}")
+        return NotServed(Unreachable(f"{where} cannot be trusted: {_tls_reason(error)}."), final=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NotServed(PeerTimeout(f"No connection to {where} in time."))
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -287,6 +292,11 @@ def _broken(error: Exception, url: URL) -> A2AError:
     return Unreachable(f"The connection to {where} broke: {reason}.")
 
 
+def _tls_reason(error: aiohttp.ClientSSLError) -> str:
+    cause = getattr(error, "certificate_error", error.os_error)
+    return str(getattr(cause, "verify_message", None) or getattr(cause, "reason", None) or cause).rstrip(".")
+
+
 def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or type(error).__name__)
 
@@ -309,12 +319,12 @@ def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: U
     return target
 
 
-def _proxy_from_environment(url: URL) -> dict[str, Any]:
+def _proxy_from_environment(url: URL) -> _Proxy | None:
     """Raises NotServed when the environment names a proxy that cannot be used."""
     proxies = getproxies()
     address = proxies.get(url.scheme) or proxies.get("all")
     if not address or proxy_bypass(f"{url.host_subcomponent}:{url.port}"):
-        return {}
+        return None
     try:
         proxy = URL(address if "://" in address else f"http://{address}")
         usable = proxy.scheme in ("http", "https") and bool(proxy.host)
@@ -322,10 +332,8 @@ def _proxy_from_environment(url: URL) -> dict[str, Any]:
         usable = False
     if not usable:
         raise NotServed(Unreachable(f"The environment names a proxy for {url.scheme} that is not an HTTP proxy."))
-    if proxy.user is None:
-        return {"proxy": proxy}
-    headers = CIMultiDict({"Proxy-Authorization": basic_authorization(proxy)})
-    return {"proxy": proxy.with_user(None), "proxy_headers": headers}
+    headers = {} if proxy.user is None else {"Proxy-Authorization": basic_authorization(proxy)}
+    return _Proxy(proxy.with_user(None), headers)
 
 
 def basic_authorization(url: URL) -> str:

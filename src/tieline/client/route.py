@@ -43,6 +43,8 @@ class Route:
         try:
             return await call(used)
         except NotServed as failure:
+            if failure.final or len(self._ways) == 1:
+                raise failure.error from None
             failures = [(used, failure)]
         for way in self._ways:
             if way is used:
@@ -50,11 +52,11 @@ class Route:
             try:
                 result = await call(way)
             except NotServed as failure:
+                if failure.final:
+                    raise failure.error from None
                 failures.append((way, failure))
             else:
                 self.way = way
                 return result
-        if len(failures) == 1:
-            raise failures[0][1].error
         told = " ".join(f"{way.interface.protocol_binding}: {failure}" for way, failure in failures)
         raise Unreachable(f"None of the agent's interfaces can be reached. {told}")

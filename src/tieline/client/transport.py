@@ -29,12 +29,13 @@ Numbered = tuple[str | None, StreamEvent]
 class NotServed(Exception):
     """An interface could not be reached, and nothing was sent that could have been carried out: try another one.
 
-    Never leaves the client: `error` is what the caller gets when there is no other.
+    Never leaves the client: `error` is what the caller gets when there is no other, or at once when it is `final`.
     """
 
-    def __init__(self, error: PeerError) -> None:
+    def __init__(self, error: PeerError, *, final: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
+        self.final = final
 
 
 class Events(Protocol):
