@@ -161,7 +161,7 @@ async def read(receive: Callable[[], Awaitable[Json]]) -> bytes:
     body = b""
     while True:
         message = await receive()
-        body += message.get("body", b"")
+        body += bytes(message.get("body", b""))
         if not message.get("more_body"):
             return body
 
@@ -234,7 +234,7 @@ async def respond(
 if __name__ == "__main__":
     certificate, key_file = [*sys.argv[2:4], None, None][:2]
     uvicorn.run(
-        app,  # type: ignore[arg-type]
+        app,
         port=int(sys.argv[1]),
         ssl_certfile=certificate,
         ssl_keyfile=key_file,

@@ -163,7 +163,13 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
     folder = tmp_path_factory.mktemp("tls")
     certificate, key = self_signed(folder)
     port = free_port()
-    command = [sys.executable, Path(__file__).with_name("foreign.py"), str(port), str(certificate), str(key)]
+    command: list[str | Path] = [
+        sys.executable,
+        Path(__file__).with_name("foreign.py"),
+        str(port),
+        str(certificate),
+        str(key),
+    ]
     with running(command, port, folder / "tls.log", ROOT):
         yield Foreign(f"https://127.0.0.1:{port}")
 
