@@ -19,7 +19,7 @@ FIXED: Final = settings(
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
     max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=list(HealthCheck),
 )
 """The profile of all property tests here."""
 
