@@ -271,6 +271,11 @@ def _required(card: AgentCard) -> list[tuple[str, object]]:
         ("defaultOutputModes", card.default_output_modes),
         ("skills", card.skills),
     ]
+    if card.provider is not None:
+        rows += [("provider.url", card.provider.url), ("provider.organization", card.provider.organization)]
+    for index, signature in enumerate(card.signatures):
+        at = f"signatures[{index}]"
+        rows += [(f"{at}.protected", signature.protected), (f"{at}.signature", signature.signature)]
     for index, interface in enumerate(card.supported_interfaces):
         at = f"supportedInterfaces[{index}]"
         rows += [

@@ -377,9 +377,17 @@ class _BigInt(int):
     """An integer beyond 64 bits: msgspec would write it as a string, so it takes the encoder's hook instead."""
 
 
+_PLAIN: Final[tuple[Any, ...]] = (int, float, dict, list, tuple, bytes)
+
+
 def _encode_hook(value: Any) -> Any:
     if isinstance(value, _BigInt):
         return msgspec.Raw(int.__repr__(value).encode())
+    if isinstance(value, str):  # what is more than a JSON value is written as the value that it is
+        return str.__str__(value)
+    for plain in _PLAIN:
+        if isinstance(value, plain):
+            return plain(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 

@@ -94,6 +94,7 @@ class Peer:
         accepted_output_modes: Sequence[str] = (),
         reference_task_ids: Sequence[str] = (),
         extensions: Sequence[str] = (),
+        poll_s: float = _POLL_S,
     ) -> Reply:
         """Send a message and follow what comes of it until there is an answer: text in, text out.
 
@@ -106,6 +107,7 @@ class Peer:
             accepted_output_modes: Media types to be answered in.
             reference_task_ids: Other tasks that it speaks of.
             extensions: URIs to name beside those of `connect`.
+            poll_s: The first pause between two looks at a task, where the agent does not stream. See `wait`.
 
         Returns:
             The agent's reply: its artifacts' text, or its message's; a question when `reply.state` is interrupted.
@@ -123,7 +125,7 @@ class Peer:
         named = calls.extensions(extensions)
         answer = await (streamed_answer(calls, request, named) if calls.streams else calls.send(request, named))
         if isinstance(answer, Task) and not at_rest(answer):
-            answer = await wait(calls, answer.id, _POLL_S, named)
+            answer = await wait(calls, answer.id, poll_s, named)
         return reply_of(answer)
 
     async def send(

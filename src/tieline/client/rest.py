@@ -10,7 +10,7 @@ from yarl import URL
 from tieline.client.events import SseEvents
 from tieline.client.http import Answer, Http, HttpStream, check_authentication, not_an_answer
 from tieline.client.transport import Events, OneEvent, encoded
-from tieline.errors import A2AError, InvalidPeerResponse, TaskNotFound
+from tieline.errors import A2AError, InvalidPeerResponse, MethodNotFound, TaskNotFound
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -55,6 +55,7 @@ class RestTransport:
         self._http = http
         self._base = str(url.with_query(None).with_fragment(None)).rstrip("/")
         self._query = url.raw_query_string  # of the interface: sent with each call
+        self._served = False  # something was answered here
         self._fixed = {path: self._at(path) for path in (_SEND.path, _STREAM.path, _LIST.path)}
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
@@ -80,18 +81,21 @@ class RestTransport:
         headers = _headers(_ACCEPT_STREAM, body, extensions, last_event_id)
         opened = await self._http.open(verb, url, headers, body)
         if isinstance(opened, HttpStream):
+            self._served = True
             limit = self._http.max_event_bytes
             return SseEvents(opened, _event, last_event_id=last_event_id, max_event_bytes=limit)
-        return OneEvent(v1.decode_event(_body(opened, method, request)))
+        return OneEvent(v1.decode_event(self._body(opened, method, request)))
 
     async def _call(self, method: Method, request: Value, extensions: Sequence[str]) -> bytes:
         verb, url, body = self._encoded(method, request)
         answer = await self._http.answer(verb, url, _headers(_ACCEPT, body, extensions, None), body)
-        return _body(answer, method, request)
+        return self._body(answer, method, request)
 
     def _encoded(self, method: Method, request: Value) -> tuple[str, URL, bytes | None]:
         if method.body and (url := self._fixed.get(method.path)) is not None:
             return method.verbs[0], url, encoded(request)
+        if method.body:
+            encoded(request)  # refuses what cannot be written, as for every other request
         verb, path, body = rest.encode_request(method, request)
         return verb, self._fixed.get(path) or self._at(path), body
 
@@ -99,6 +103,23 @@ class RestTransport:
         if self._query:
             path += ("&" if "?" in path else "?") + self._query
         return URL(self._base + path, encoded=True)
+
+    def _body(self, answer: Answer, method: Method, request: Value) -> bytes:
+        """The body of a response that succeeded; raises the error in one that did not."""
+        if 200 <= answer.status < 300:
+            self._served = True
+            return answer.body
+        check_authentication(answer)
+        about_task = answer.status == 404 and "{id}" in method.path
+        if not _carries_error(answer.body):
+            if about_task and self._served:
+                raise TaskNotFound(getattr(request, "id", ""))
+            raise not_an_answer(answer)
+        error = rest.read_error(answer.status, answer.body)
+        if about_task and type(error) is MethodNotFound:
+            # A server that gives no ErrorInfo: what is not there is the task.
+            raise _task_not_found(getattr(request, "id", ""), error)
+        raise error
 
 
 def _headers(accept: str, body: bytes | None, extensions: Sequence[str], last_event_id: str | None) -> dict[str, str]:
@@ -119,20 +140,6 @@ def _event(data: bytes) -> StreamEvent:
         if _carries_error(data):
             raise rest.read_error(0, data) from None
         raise
-
-
-def _body(answer: Answer, method: Method, request: Value) -> bytes:
-    """The body of a response that succeeded; raises the error in one that did not."""
-    if 200 <= answer.status < 300:
-        return answer.body
-    check_authentication(answer)
-    if not _carries_error(answer.body):
-        raise not_an_answer(answer)
-    error = rest.read_error(answer.status, answer.body)
-    if answer.status == 404 and not isinstance(error, TaskNotFound) and "{id}" in method.path:
-        # A server that gives no ErrorInfo: what is not there is the task.
-        raise _task_not_found(getattr(request, "id", ""), error)
-    raise error
 
 
 def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:

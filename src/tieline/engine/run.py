@@ -266,11 +266,26 @@ class Run:
                 self.give(result, whole=True)
             return
         try:
-            async for item in given:
+            item = await given.__anext__()
+            deferred = False
+            while True:
                 self.give(item)
                 if self.reply is not None or (self.state is not None and self.state.terminal):
                     break
-                await self.pace()
+                try:
+                    await self.pace()
+                except asyncio.CancelledError as stop:
+                    # It is the agent's to hear: where it awaits next, so that a generator inside it hears it too;
+                    # or here, if it comes back without having awaited.
+                    task = asyncio.current_task()
+                    if deferred or task is None:
+                        item = await given.athrow(stop)
+                        continue
+                    deferred = True
+                    task.cancel()
+                item = await given.__anext__()
+        except StopAsyncIteration:
+            pass
         finally:
             await given.aclose()
 
@@ -403,7 +418,7 @@ class Run:
     async def ask(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
         """Put the task into `state` with a question, and wait for the caller's message."""
         self._check_whole()
-        if self._inbox:
+        if self._inbox and state is TaskState.INPUT_REQUIRED:  # what came before authorizes nothing (§7.6.4)
             return self._inbox.pop(0)[0]
         if self._asked is not None:
             raise InvalidAgentResponse("The agent asks while a question of its own is still open.")
@@ -609,27 +624,27 @@ class Run:
         events = [item for item in pending if isinstance(item, Event)]
         made = self.published == 0 and bool(events)
         snapshot = None
-        if made or len(events) != len(pending) or state.terminal or state.interrupted:
-            for item in pending[1:] if made else pending:
-                if isinstance(item, Event):
-                    fold.apply(item.value)
-                else:
-                    fold.add_message(item.message)
-            snapshot = encode(fold.task())
-            self._ahead = True
-        append = Append(
-            self.scope,
-            self.task_id,
-            self.context_id,
-            self.published,
-            events,
-            state,
-            self.updated,
-            snapshot,
-            self.streamed,
-        )
         kept = self._said
         try:
+            if made or len(events) != len(pending) or state.terminal or state.interrupted:
+                for item in pending[1:] if made else pending:
+                    if isinstance(item, Event):
+                        fold.apply(item.value)
+                    else:
+                        fold.add_message(item.message)
+                snapshot = encode(fold.task())
+                self._ahead = True
+            append = Append(
+                self.scope,
+                self.task_id,
+                self.context_id,
+                self.published,
+                events,
+                state,
+                self.updated,
+                snapshot,
+                self.streamed,
+            )
             written = self.service.store.append(append)
         except Exception as error:  # a store may be anybody's: whatever it raises, nobody may hang
             self._break(error)

@@ -150,14 +150,15 @@ class Turn:
     async def ask(self, *content: Content) -> Answer:
         """Ask the caller and wait for the answer; the task is INPUT_REQUIRED meanwhile.
 
-        A message that has come in since the last answer (`while_running="queue"`) is taken as the answer at once.
+        A message that has come in meanwhile (`while_running="queue"`) is taken as the answer at once.
         """
         return Answer(await self._run.ask(TaskState.INPUT_REQUIRED, parts_of(*content)))
 
     async def authorize(self, *content: Content) -> Answer:
         """Ask the caller to arrange an authorization and wait for word of it; the task is AUTH_REQUIRED meanwhile.
 
-        The state alone authorizes nothing (A2A 1.0 §7.6.4): check the credential where you use it.
+        The state alone authorizes nothing (A2A 1.0 §7.6.4): check the credential where you use it. A message that came
+        before is no answer; it stays for the next `ask`.
         """
         return Answer(await self._run.ask(TaskState.AUTH_REQUIRED, parts_of(*content)))
 
