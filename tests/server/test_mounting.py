@@ -73,6 +73,27 @@ async def test_a_mounted_app_works_without_lifespan_events_and_its_card_names_th
 
 
 @in_loop
+async def test_an_app_may_be_mounted_at_the_root_or_at_a_path_that_needs_encoding() -> None:
+    for mount, base in (("/", ""), ("/my agents", "/my%20agents")):
+        app = tieline.app(worker())
+        async with serve(Starlette(routes=[Mount(mount, app)]), owner=app) as port:
+            declared = urls(await request(port, "GET", f"{base}{CARD}"))
+            at = f"http://127.0.0.1:{port}{base}"
+            assert declared == {"JSONRPC": f"{at}/", "HTTP+JSON": at}
+            assert (await rpc(port, f"{base}/", "ListTasks", {}))["result"]["totalSize"] == 0
+            reply = await request(port, "GET", f"{base}/tasks/a%2Fb%3Acancel")
+            assert reply.json()["error"]["details"][0]["metadata"] == {"taskId": "a/b:cancel"}
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"/other"])
+@in_loop
+async def test_a_server_that_gives_no_raw_path_is_served_by_the_decoded_one(raw: bytes | None) -> None:
+    app = tieline.app({"work": worker()})
+    reply = await asgi(app, "GET", "/work/tasks/ä b", raw_path=raw)
+    assert reply.json()["error"]["details"][0]["metadata"] == {"taskId": "ä b"}
+
+
+@in_loop
 async def test_a_mounted_app_leaves_the_rest_of_the_framework_alone() -> None:
     app = tieline.app(worker())
     async with serve(starlette(app, "/w"), owner=app) as port:
