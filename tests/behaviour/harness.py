@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 Json = dict[str, Any]
+T = TypeVar("T", bound="Transport")
 
 ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
     "JSONParseError": (-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
@@ -270,15 +271,23 @@ class Transport(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, app: App, port: int, root: str) -> None:
+    def __init__(self, app: App, port: int, root: str, agent: str = "") -> None:
         self.app = app
         self.port = port
         self.root = root  # path below which the app is served
+        self.agent = agent  # path of the agent below that, "" where the app has only one
         self._streams: list[Stream] = []
 
     def over(self, name: str) -> Transport:
         """The same agent over another transport."""
-        other = {kind.name: kind for kind in (Direct, JsonRpc, Rest)}[name](self.app, self.port, self.root)
+        return self._beside({kind.name: kind for kind in (Direct, JsonRpc, Rest)}[name], self.agent)
+
+    def at(self, agent: str) -> Self:
+        """Another agent of the same app: "/name"."""
+        return self._beside(type(self), agent)
+
+    def _beside(self, kind: type[T], agent: str) -> T:
+        other = kind(self.app, self.port, self.root, agent)
         other._streams = self._streams
         return other
 
@@ -360,7 +369,7 @@ class Transport(ABC):
 
     async def card(self) -> Json:
         """The public card (§8.2)."""
-        response = await raw_http.request(self.port, "GET", f"{self.root}/.well-known/agent-card.json")
+        response = await raw_http.request(self.port, "GET", f"{self.root}{self.agent}/.well-known/agent-card.json")
         assert response.status == 200
         return _checked(json.loads(await response.body()), "AgentCard")
 
@@ -447,13 +456,12 @@ class Direct(Transport):
 
     def as_principal(self, principal: str) -> Self:
         """The same agent called by somebody else."""
-        other = type(self)(self.app, self.port, self.root)
-        other._streams = self._streams
+        other = self._beside(type(self), self.agent)
         other.principal = principal
         return other
 
     async def call(self, operation: str, params: Json, service: Mapping[str, str] = _VERSION) -> Json:
-        called = self.app.services[""]
+        called = self.app.services[self.agent]
         try:
             request = v1.read_params(METHODS[operation], json.dumps(params).encode())
             caller = self._caller(service)
@@ -483,7 +491,7 @@ class Direct(Transport):
     async def open(
         self, operation: str, params: Json, service: Mapping[str, str] = _VERSION, last_event_id: int | None = None
     ) -> Stream:
-        called = self.app.services[""]
+        called = self.app.services[self.agent]
         try:
             request = v1.read_params(METHODS[operation], json.dumps(params).encode())
             caller = self._caller(service)
@@ -496,7 +504,7 @@ class Direct(Transport):
     async def card(self) -> Json:
         """The card that the agent gives to who mounts it."""
         interface = AgentInterface("https://agents.example/", "JSONRPC", "1.0")
-        return _checked(json.loads(encode(self.app.agents[""].card([interface]))), "AgentCard")
+        return _checked(json.loads(encode(self.app.agents[self.agent].card([interface]))), "AgentCard")
 
     def _caller(self, service: Mapping[str, str]) -> Caller:
         named = service.get("A2A-Extensions", "")
@@ -598,7 +606,7 @@ class JsonRpc(Transport):
         rpc_id = next(_ids)
         body = json.dumps({"jsonrpc": "2.0", "id": rpc_id, "method": operation, "params": params}).encode()
         sent = [("Content-Type", "application/json"), *headers]
-        return rpc_id, await raw_http.request(self.port, "POST", f"{self.root}/", sent, body)
+        return rpc_id, await raw_http.request(self.port, "POST", f"{self.root}{self.agent}/", sent, body)
 
 
 def _rpc_result(answer: Json, rpc_id: int, response: raw_http.Response, *, in_stream: bool = False) -> Json:
@@ -664,7 +672,7 @@ class Rest(Transport):
         for name in ("id", "taskId"):
             if f"{{{name}}}" in path:
                 path = path.replace(f"{{{name}}}", quote(str(left.pop(name)), safe=""))
-        target = self.root + path
+        target = self.root + self.agent + path
         if verb == "POST" and operation != "SubscribeToTask":
             sent = [("Content-Type", "application/a2a+json"), *headers]
             return await raw_http.request(self.port, verb, target, sent, json.dumps(left).encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -55,15 +55,19 @@ class Serve:
     async def __call__(
         self, agent: Agent | Puppet | Any, *, store: str | Store | None = None, **options: Any
     ) -> Transport:
-        """Serve an agent, a puppet or an agent's function; `options` are those of `tieline.app`."""
-        made = agent.agent if isinstance(agent, Puppet) else agent if isinstance(agent, Agent) else make_agent(agent)
+        """Serve an agent, a puppet, an agent's function, or several of them by name (the answer calls the first).
+
+        `options` are those of `tieline.app`.
+        """
+        named = agent if isinstance(agent, Mapping) else None
+        made = {name: _made(each) for name, each in named.items()} if named else _made(agent)
         root = f"/t{next(_numbers)}"
         if store is None:
             store = f"sqlite:{self._folder / root[1:]}.db" if self._store == "sqlite" else self._store
         app = tieline.app(made, store=store, **options)
         await app.start()
         self._switchboard.apps[root] = app
-        transport = self._kind(app, self._switchboard.port, root)
+        transport = self._kind(app, self._switchboard.port, root, f"/{next(iter(named))}" if named else "")
         self._served.append(transport)
         self._options[transport] = {"agent": made, "store": store, **options}
         return transport
@@ -91,3 +95,7 @@ class Serve:
             transport.app.drain_s = 0
             await transport.app.drain()
             await self._stop(transport)
+
+
+def _made(agent: Agent | Puppet | Any) -> Agent:
+    return agent.agent if isinstance(agent, Puppet) else agent if isinstance(agent, Agent) else make_agent(agent)

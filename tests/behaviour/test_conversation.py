@@ -141,6 +141,27 @@ async def test_task_of_another_agent_is_unknown(serve: Serve) -> None:
         await second.send("go on", taskId=task["id"])
 
 
+@both_stores
+@pytest.mark.requirement("task.unknown-id-refused", "list.only-visible-tasks", "resource.not-found")
+async def test_agents_on_one_host_keep_their_tasks_and_contexts_apart(serve: Serve) -> None:
+    async def recalls(turn: Turn) -> Any:
+        yield [task.id for task in await turn.context_tasks()]
+
+    first = await serve({"one": recalls, "two": recalls})
+    second = first.at("/two")
+    task = await first.task(contextId="same")
+    other = await second.task(contextId="same", referenceTaskIds=[task["id"]])
+    assert other["artifacts"][0]["parts"] == [{"data": []}]
+    for agent, mine, theirs in ((first, task, other), (second, other, task)):
+        assert [listed["id"] for listed in (await agent.list())["tasks"]] == [mine["id"]]
+        assert await agent.get(mine["id"]) == mine
+        with refused("TaskNotFoundError"):
+            await agent.get(theirs["id"])
+        with refused("TaskNotFoundError"):
+            await agent.send("go on", taskId=theirs["id"])
+    assert (await first.card())["name"] == (await second.card())["name"] == "Tested"
+
+
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 

@@ -236,6 +236,35 @@ async def _heard(agent: Transport, task_id: str, messages: int) -> bool:
     return len((await agent.get(task_id))["history"]) == messages
 
 
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("send.task-or-message", "context.generated-is-returned")
+async def test_empty_ids_are_ids_that_are_not_there(serve: Serve) -> None:
+    agent = await serve(hello)
+    task = await agent.task("Ada", taskId="", contextId="", tenant="")
+    assert state_of(task) == "COMPLETED"
+    assert task["contextId"]
+    assert await agent.get(task["id"]) == task
+
+
+@both_stores
+async def test_file_of_ten_megabytes_is_taken_and_given_but_not_echoed(serve: Serve) -> None:
+    size = 10 * 1024 * 1024
+    sent = base64.b64encode(bytes(range(256)) * (size // 256)).decode()
+
+    async def turns(turn: Turn) -> Any:
+        raw = turn.files[0].raw or b""
+        assert len(raw) == size
+        yield Part(raw=raw[::-1], filename="turned.bin")
+
+    agent = await serve(make_agent(turns, input_modes=("*/*",)))
+    task = await agent.task({"raw": sent, "filename": "big.bin"})
+    assert state_of(task) == "COMPLETED"
+    assert task["history"][0]["parts"][0]["raw"] == ""
+    assert base64.b64decode(task["artifacts"][0]["parts"][0]["raw"])[:256] == bytes(range(255, -1, -1))
+
+
 # --- several messages -------------------------------------------------------------------------------------------------
 
 
