@@ -429,6 +429,10 @@ class Run:
         self._emit_status(state, self.agent_message(parts))
         try:
             return await self._asked
+        except BaseException:
+            if self._stopping is None and self.broken is None and self.state is state:
+                self._emit_status(TaskState.WORKING, None)  # the agent has given up waiting, and goes on
+            raise
         finally:
             self._asked = None
             self._burst = 0
