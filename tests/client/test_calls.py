@@ -14,7 +14,7 @@ import pytest
 
 from tests.client.running import QUICK, run
 from tests.client.scripted import Answer, Fault, Http, Raw, Request, Script, Scripted, Step, Stream, card_of, scripted
-from tests.client.tasks import CONTEXT, TASK, artifact, message, status, task
+from tests.client.tasks import CONTEXT, TASK, artifact, artifact_update, message, status, task
 from tieline import Message, Part, Peer, Role, TaskState, connect
 from tieline.client.timeouts import Timeouts
 from tieline.errors import (
@@ -42,7 +42,7 @@ from tieline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
-from tieline.types import ListTasksResponse, decode, encode
+from tieline.types import ListTasksResponse, StreamEvent, decode, encode
 
 BINDING = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
 both = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
@@ -306,6 +306,8 @@ def test_content_that_json_has_no_form_for_is_refused_before_a_call(transport: s
         async with scripted(BINDING[transport], {}) as agent, connect(agent.card) as peer:
             with pytest.raises(InvalidParams, match="cannot be written as JSON"):
                 await peer.send({"value": value})
+            with pytest.raises(InvalidParams, match="cannot be written as JSON"):
+                await peer.cancel(TASK, metadata={"value": value})
 
     run(test())
 
@@ -464,6 +466,19 @@ def test_rest_answer_404_without_details_is_about_the_task() -> None:
         body = b'{"error":{"code":404,"status":"NOT_FOUND","message":"never heard of it"}}'
         with pytest.raises(TaskNotFound, match="never heard of it"):
             await got("rest", Http(404, body))
+
+    run(test())
+
+
+def test_rest_answer_404_without_a_body_is_about_the_task_once_the_interface_has_answered() -> None:
+    async def test() -> None:
+        script: Script = {"GetTask": [Http(404), Answer(task()), Http(404, b"<h1>Not Found</h1>")]}
+        async with scripted("HTTP+JSON", script) as agent, connect(agent.card) as peer:
+            with pytest.raises(Unreachable):
+                await peer.get(TASK)
+            await peer.get(TASK)
+            with pytest.raises(TaskNotFound, match=TASK):
+                await peer.get(TASK)
 
     run(test())
 
@@ -816,6 +831,50 @@ def test_user_and_password_of_a_reference_become_the_authorization() -> None:
         assert agent.requests[0].headers["authorization"] == "Basic dXNAZXI6cGE6c3M="
         assert agent.url in str(caught.value)
         assert "@" not in str(caught.value)
+
+    run(test())
+
+
+# --- answers that take several calls ----------------------------------------------------------------------------------
+
+
+@both
+def test_submitted_task_is_no_answer_and_is_followed_to_its_end(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendMessage": [Answer(task(TaskState.SUBMITTED))],
+            "GetTask": [Answer(task(TaskState.SUBMITTED)), Answer(task(COMPLETED, artifact("a", "done")))],
+        }
+        async with scripted(BINDING[transport], script, streaming=False) as agent, connect(agent.card) as peer:
+            assert await peer.ask("go", poll_s=0.001) == "done"
+
+    run(test())
+
+
+@both
+def test_stream_that_does_not_tell_its_task_whole_has_the_task_read_for_the_answer(transport: str) -> None:
+    async def test() -> None:
+        whole = task(COMPLETED, artifact("a", "all of it"))
+        late: list[StreamEvent] = [task(), status(COMPLETED), artifact_update("a", "too late")]
+        script: Script = {
+            "SendStreamingMessage": [Stream(artifact_update("a", "it"), status(COMPLETED)), Stream(*late)],
+            "GetTask": [Answer(whole), Answer(whole)],
+        }
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card) as peer:
+            assert [(await peer.ask("go")).task for _ in range(2)] == [whole, whole]
+
+    run(test())
+
+
+@both
+def test_message_in_the_middle_of_a_task_is_not_taken_for_its_answer(transport: str) -> None:
+    async def test() -> None:
+        stream = Stream(task(), message("just a moment"), artifact_update("a", "done"), status(COMPLETED))
+        async with (
+            scripted(BINDING[transport], {"SendStreamingMessage": [stream]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            assert await peer.ask("go") == "done"
 
     run(test())
 

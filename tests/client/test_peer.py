@@ -285,6 +285,21 @@ def test_agent_sees_references_output_modes_and_extensions(transport: str) -> No
 
 
 @every
+@pytest.mark.requirement("context.client-invents-none", "task.client-names-existing")
+def test_first_message_names_no_context_and_no_task(transport: str) -> None:
+    @agent(name="Looks", description="Says what the message named.")
+    async def looks(turn: Turn) -> Message:
+        return turn.reply(f"{turn.message.context_id} {turn.message.task_id}")
+
+    async def test() -> None:
+        async with peer_of(looks, transport) as peer:
+            assert await peer.ask("go") == "None None"
+            assert await peer.ask("go", context_id="mine") == "mine None"
+
+    run(test())
+
+
+@every
 def test_caller_and_agent_share_nothing_that_one_of_them_could_change(transport: str) -> None:
     kept: list[Any] = []
 
@@ -417,6 +432,7 @@ def test_stream_over_connections_that_break_all_the_time_gives_every_chunk_once(
 
 
 @every
+@pytest.mark.requirement("list.client-stops-at-empty-token")
 def test_tasks_can_be_read_listed_and_filtered(transport: str) -> None:
     async def test() -> None:
         async with peer_of(obeys, transport) as peer:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.client.running import QUICK, run
-from tests.client.scripted import Answer, Fault, Http, Raw, Request, Script, Scripted, Stream, scripted
+from tests.client.scripted import Answer, Fault, Http, Raw, Script, Scripted, Stream, any_request, scripted
 from tests.client.tasks import CONTEXT, TASK, appended, artifact, artifact_update, message, status, task
 from tieline import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, connect
 from tieline.client.timeouts import Timeouts
@@ -190,6 +190,35 @@ def test_server_that_goes_on_without_snapshot_or_numbers_has_its_task_read_at_th
             events = await streamed(agent)
         assert events[-2:] == [artifact_update("a", "one two three"), status(COMPLETED)]  # begun anew, and whole
         assert events.count(status(COMPLETED)) == 1
+
+    run(test())
+
+
+@both
+def test_task_that_cannot_be_read_at_the_end_of_such_a_stream_does_not_spoil_the_end(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), artifact_update("a", "one "), end="cut")],
+            "SubscribeToTask": [Stream(appended("a", "three"), status(COMPLETED))],
+            "GetTask": [Http(500)],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            assert (await streamed(agent))[-2:] == [appended("a", "three"), status(COMPLETED)]
+
+    run(test())
+
+
+@both
+def test_id_that_would_not_fit_a_header_is_not_sent_back(transport: str) -> None:
+    async def test() -> None:
+        long_id = b"id: " + b"9" * 5000 + b"\n"
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), long_id, status(WORKING), end="cut")],
+            "SubscribeToTask": [Stream(task(COMPLETED))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            assert await streamed(agent) == [task(), status(WORKING), status(COMPLETED)]
+        assert "last-event-id" not in agent.requests[1].headers
 
     run(test())
 
@@ -651,7 +680,3 @@ async def told_or_doubt(agent: Scripted) -> list[StreamEvent] | TaskInDoubt:
         return await streamed(agent)
     except TaskInDoubt as doubt:
         return doubt
-
-
-def any_request(transport: str) -> Request:
-    return Request("POST", "/", {}, b'{"id":1}' if transport == "jsonrpc" else b"{}")

@@ -16,6 +16,8 @@ from tieline import TaskState, Turn, agent, app, connect
 from tieline.errors import Unreachable
 
 FOLDER = Path(__file__).with_name("tls")
+"""Keys and certificates of these tests alone: nobody trusts their authority, and they are good until 2124."""
+
 AUTHORITY = str(FOLDER / "authority.pem")
 BINDING = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
 both = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
