@@ -10,8 +10,8 @@ import pytest
 import tieline
 from tests.server.agents import asker, mixed, replier, worker
 from tests.server.raw import JSON, Pairs, Reply, Wire, in_loop, request, serve
-from tieline import App
-from tieline.engine.service import Service
+from tieline.stores.base import Page, Query
+from tieline.stores.memory import MemoryStore
 
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 
@@ -277,18 +277,11 @@ async def test_an_a2a_error_has_reason_and_domain() -> None:
     assert info["metadata"]["taskId"] == "no-such-task"
 
 
-class Broken(Service):
-    """A service with a fault of ours in it."""
+class Broken(MemoryStore):
+    """A store with a bug in it."""
 
-    async def list_tasks(self, request: Any, caller: Any) -> Any:
+    async def list(self, query: Query) -> Page:
         raise ZeroDivisionError("secret detail")
-
-
-def broken() -> App:
-    app = tieline.app(worker())
-    for endpoint in app._endpoints.values():
-        endpoint.service.__class__ = Broken
-    return app
 
 
 @pytest.mark.requirement("jsonrpc.internal-error")
@@ -296,7 +289,7 @@ def broken() -> App:
 async def test_a_fault_of_ours_is_logged_and_answered_without_a_word_about_its_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serve(broken()) as port:
+    async with serve(tieline.app(worker(), store=Broken())) as port:
         answer = await call(port, "ListTasks", {}, id_="x")
         rest = await request(port, "GET", "/tasks")
     assert answer["error"]["code"] == -32603
