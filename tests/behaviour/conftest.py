@@ -23,10 +23,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.behaviour.serving import Serve, Switchboard
-
-LIMIT_S = 10.0
-"""No test waits longer than this for anything."""
+from tests.behaviour.serving import LIMIT_S, Serve, Switchboard
 
 
 class _Server(uvicorn.Server):

@@ -15,7 +15,10 @@ from tests.behaviour.harness import Direct, JsonRpc, Rest, Transport
 from tieline import Agent, App
 from tieline.stores import Store
 
-__all__ = ["Serve", "Switchboard", "both_stores", "over"]
+__all__ = ["LIMIT_S", "Serve", "Switchboard", "both_stores", "over"]
+
+LIMIT_S = 10.0
+"""No test waits longer than this for anything."""
 
 both_stores = pytest.mark.parametrize("store", ["memory", "sqlite"])
 """Marks a test that is run on either store."""

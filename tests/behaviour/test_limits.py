@@ -13,7 +13,6 @@ from tests.behaviour.serving import Serve, both_stores
 from tieline import Limits, Message, Turn
 
 
-@both_stores
 @pytest.mark.requirement("stream.closes-at-terminal", "mode.blocking-waits")
 async def test_agent_that_takes_too_long_is_stopped_and_its_task_ends_failed_with_the_reason(serve: Serve) -> None:
     puppet = Puppet()
@@ -119,7 +118,6 @@ async def test_blocking_send_to_a_silent_agent_makes_a_task_that_others_can_foll
     assert act.cancelled
 
 
-@both_stores
 @pytest.mark.requirement("send.task-or-message", "mode.blocking-answer-complete")
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_reply_that_comes_when_there_is_a_task_already_ends_it_with_these_words(

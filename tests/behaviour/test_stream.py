@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
+import json
+import threading
+import time
 from typing import Any
 
 import pytest
 
 from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, end, ended, hello, says
 from tests.behaviour.harness import Json, Transport, data, message, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import LIMIT_S, Serve, both_stores, over
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -225,6 +229,43 @@ async def test_each_event_reaches_the_caller_before_the_agent_makes_the_next(ser
         event = await stream.next()
         assert text_of(event["statusUpdate"]["status"]["message"]) == f"at {number}"
     assert not act.stopped.is_set()
+
+
+@over("jsonrpc", "rest")
+@pytest.mark.requirement("stream.progress-at-once")
+async def test_event_is_on_its_way_before_an_agent_that_never_waits_goes_on(serve: Serve) -> None:
+    seen = [threading.Event() for _ in range(5)]
+    in_time: list[bool] = []
+
+    async def hogs_the_loop(turn: Turn) -> Any:
+        for number, event in enumerate(seen):
+            until = time.perf_counter() + 0.003  # work, with no await in it
+            while time.perf_counter() < until:
+                pass
+            yield f"<{number}>"
+            in_time.append(event.wait(LIMIT_S / 4))  # stands still until a reader elsewhere has seen it
+
+    def read(response: http.client.HTTPResponse) -> None:
+        for line in response:
+            for number, event in enumerate(seen):
+                if f"<{number}>".encode() in line:
+                    event.set()
+
+    agent = await serve(hogs_the_loop)
+
+    def call() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=LIMIT_S)
+        params: Json = {"message": message("go")}
+        if agent.name == "jsonrpc":
+            params = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params}
+        path = "/" if agent.name == "jsonrpc" else "/message:stream"
+        headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+        connection.request("POST", agent.root + path, json.dumps(params), headers)
+        read(connection.getresponse())
+        connection.close()
+
+    await asyncio.get_running_loop().run_in_executor(None, call)
+    assert in_time == [True] * 5
 
 
 async def test_status_messages_with_the_same_id_are_both_delivered(serve: Serve) -> None:
