@@ -19,15 +19,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of our own server with the agent of agents.py."""
     folder = tmp_path_factory.mktemp("served")
     port = free_port()
-    command: list[str | Path] = [
-        TIELINE,
-        "serve",
-        f"{HERE / 'agents.py'}:tester",
-        "--port",
-        str(port),
-        "--store",
-        "memory",
-    ]
+    command: list[str | Path] = [TIELINE, "serve", f"{HERE / 'agents.py'}:tester", "--port", str(port)]
+    command += ["--store", "memory", "--drain", "0"]  # what the tests leave at work has nothing to finish
     with running(command, port, folder / "serve.log"):
         yield f"127.0.0.1:{port}"
 

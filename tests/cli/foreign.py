@@ -6,6 +6,7 @@ the requests that came for a key. Run as a process: `python foreign.py PORT [CER
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import sys
@@ -182,6 +183,8 @@ async def app(scope: Scope, receive: Callable[[], Awaitable[Json]], send: Callab
         await give_card(send, scenario, below, base)
         return
     call = json.loads(body)
+    if scenario == "silent":
+        await asyncio.Event().wait()
     try:
         check_credentials(scenario, record)
         if call["method"] in ("SendStreamingMessage", "SubscribeToTask"):
@@ -240,4 +243,5 @@ if __name__ == "__main__":
         ssl_keyfile=key_file,
         log_level="warning",
         lifespan="off",
+        timeout_graceful_shutdown=1,  # what never answers does not end by itself
     )

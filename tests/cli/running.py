@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from tests.interop.processes import TIELINE
 
-__all__ = ["Foreign", "Result", "Tieline"]
+__all__ = ["Begun", "Foreign", "Result", "Tieline", "until"]
 
 LIMIT_S = 60.0
 POLL_S = 0.05
@@ -91,6 +91,14 @@ class Result:
         return "\n".join(content)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A task that a test begins with."""
+
+    task_id: str
+    context_id: str
+
+
 @dataclass
 class Tieline:
     """The command. `env` is added to an environment without any A2ACLI_ variable."""
@@ -124,6 +132,21 @@ class Tieline:
             stdout=subprocess.PIPE,
             stderr=stderr,
         )
+
+    def begin(self, text: str, *, task_id: str | None = None, context_id: str | None = None) -> Begun:
+        """Say something to the agent by hand, as what a test begins with; answers when the task rests or is at work."""
+        message = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": text}]}
+        message |= {"taskId": task_id} if task_id else {}
+        message |= {"contextId": context_id} if context_id else {}
+        at_once = {"returnImmediately": text.startswith("hold")}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
+        call["params"] = {"message": message, "configuration": at_once}
+        headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+        request = Request(f"http://{self.agent}/", json.dumps(call).encode(), headers)
+        with urlopen(request, timeout=LIMIT_S) as response:
+            result = json.load(response)["result"]
+        task = result.get("task", {})
+        return Begun(task.get("id", ""), task.get("contextId", ""))
 
     def _command(self, words: Sequence[str]) -> list[str]:
         agent = ["-a", self.agent] if self.agent is not None and "-a" not in words else []

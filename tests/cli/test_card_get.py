@@ -36,6 +36,7 @@ def test_a_card_is_found_from_a_host_a_url_a_card_url_a_path_and_a_file_url(tiel
         assert shown.code == 0, (ref, shown.err)
         assert shown.fields["Name"] == "Command test", ref
         assert shown.fields["Selected interface"].startswith("JSONRPC 1.0 at http://"), ref
+    for ref in (served, "card.json"):
         assert tieline("send", "reply hi", "-a", ref).block("Text") == "direct: hi", ref
 
 

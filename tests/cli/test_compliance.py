@@ -60,6 +60,8 @@ def test_a_row_has_tests_that_are_there_or_a_reason(row: dict[str, Any]) -> None
 
 
 def test_the_document_tells_every_row_with_its_status() -> None:
-    told = dict(re.findall(r"^\| `(A2ACLI_(?!ERR_)\w+)` \| (\w[\w ]*) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE))
+    told = dict(
+        re.findall(r"^\| `(A2ACLI_(?!ERR_)\w+)` \| (\w[\w ]*) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    )
     words = {"pass": "pass", "na": "not applicable", "fail": "not built"}
     assert told == {row["id"]: words[row.get("status", "pass")] for row in ROWS}

@@ -14,9 +14,7 @@ from tieline.cli.download import safe_name
 
 @pytest.fixture
 def task_id(tieline: Tieline) -> str:
-    sent = tieline("send", "files")
-    assert f"tieline task download {sent.fields['Task ID']}" in sent.fields["Download"]
-    return sent.fields["Task ID"]
+    return tieline.begin("files").task_id
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -41,6 +39,11 @@ def test_files_texts_and_data_are_saved_and_urls_are_named(tieline: Tieline, tas
     assert saved.fields["Not saved"] == "https://files.example/a.pdf"
     assert "not fetched: https://files.example/a.pdf" in saved.err
     assert [path.name for path in tieline.folder.rglob("*") if path.is_dir()] == ["out", "new"]
+
+
+def test_a_task_with_files_says_how_to_get_them(tieline: Tieline) -> None:
+    sent = tieline("send", "files").fields
+    assert sent["Download"] == f"tieline task download {sent['Task ID']} -a {tieline.agent}"
 
 
 def test_as_json_the_task_names_the_files_as_its_parts(tieline: Tieline, task_id: str) -> None:
@@ -88,7 +91,7 @@ def test_one_artifact_can_be_chosen(tieline: Tieline, task_id: str) -> None:
 
 def test_a_url_is_fetched_only_when_asked_for_and_only_over_http(tieline: Tieline, served: str) -> None:
     def download(url: str, *words: str) -> Result:
-        task_id = tieline("send", f"link {url}").fields["Task ID"]
+        task_id = tieline.begin(f"link {url}").task_id
         return tieline("task", "download", task_id, *words, "-o", "json")
 
     card = f"http://{served}/.well-known/agent-card.json"

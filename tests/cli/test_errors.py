@@ -48,7 +48,7 @@ def test_a_protocol_error_keeps_its_name_and_number(bare: Tieline, foreign: Fore
 
 
 def test_an_error_is_the_same_over_every_transport(tieline: Tieline) -> None:
-    ended = tieline("send", "chunks").fields["Task ID"]
+    ended = tieline.begin("chunks").task_id
     for words in (("task", "get", "nothing"), ("task", "cancel", ended), ("send", "hi", "--task-id", ended)):
         over = [tieline(*words, "-o", "json", "--transport", name) for name in ("JSONRPC", "HTTP+JSON")]
         assert over[0].code == over[1].code == 1

@@ -33,11 +33,9 @@ def test_async_returns_the_identifiers_at_once_and_wait_takes_a_configured_async
         assert begun.fields["Context ID"]
         assert begun.fields["State"] == "TASK_STATE_WORKING"
         assert begun.fields["Next"].startswith(f"tieline task get {begun.fields['Task ID']} --wait")
-        assert tieline("task", "cancel", begun.fields["Task ID"]).code == 0
     asynchronous = {"A2ACLI_ASYNC": "true"}
     begun = tieline("send", "hold send-env", env=asynchronous)
     assert begun.fields["State"] == "TASK_STATE_WORKING"
-    assert tieline("task", "cancel", begun.fields["Task ID"]).code == 0
     for flag in ("--wait", "--watch"):
         assert tieline("send", "chunks", flag, env=asynchronous).fields["State"] == "TASK_STATE_COMPLETED"
 
@@ -46,7 +44,6 @@ def test_async_as_json_is_a_result_with_task_and_context(tieline: Tieline) -> No
     begun = tieline("send", "hold send-json", "--async", "-o", "json").json
     assert begun["task"]["id"]
     assert begun["task"]["contextId"]
-    assert tieline("task", "cancel", begun["task"]["id"]).code == 0
 
 
 def test_async_and_wait_or_stream_exclude_each_other(tieline: Tieline) -> None:
@@ -67,7 +64,7 @@ def test_stream_shows_events_as_they_happen(tieline: Tieline, transport: str) ->
         if "artifactUpdate" in events[-1]:
             break
     assert process.poll() is None, "the chunk was shown while the agent was still at work"
-    assert tieline("send", f"release {name}").code == 0
+    tieline.begin(f"release {name}")
     rest, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     events += [json.loads(line) for line in rest.splitlines()]
@@ -144,14 +141,12 @@ def test_a_task_that_asked_goes_on_with_the_answer_by_the_printed_command(tielin
 
 @pytest.mark.parametrize("flags", [(), ("--stream",), ("--async",)], ids=["wait", "stream", "async"])
 def test_a_refused_task_id_fails_and_begins_no_other_task(tieline: Tieline, flags: tuple[str, ...]) -> None:
-    ended = tieline("send", "chunks").fields
-    waiting = tieline("send", "ask").fields
-    other_context = ended["Context ID"]
+    ended, waiting = tieline.begin("chunks"), tieline.begin("ask")
     before = tieline("task", "list", "-o", "json").json["totalSize"]
     for words, name in (
         (("--task-id", "no-such-task"), "TaskNotFoundError"),
-        (("--task-id", ended["Task ID"]), "UnsupportedOperationError"),
-        (("--task-id", waiting["Task ID"], "--context-id", other_context), "InvalidParamsError"),
+        (("--task-id", ended.task_id), "UnsupportedOperationError"),
+        (("--task-id", waiting.task_id, "--context-id", ended.context_id), "InvalidParamsError"),
     ):
         refused = tieline("send", "hi", *words, *flags, "-o", "json")
         assert refused.code == 1, words
@@ -159,7 +154,6 @@ def test_a_refused_task_id_fails_and_begins_no_other_task(tieline: Tieline, flag
         assert error["code"] == name
         assert "--debug" in error["hint"]
     assert tieline("task", "list", "-o", "json").json["totalSize"] == before
-    assert tieline("task", "cancel", waiting["Task ID"]).code == 0
 
 
 def test_no_identifier_of_the_server_is_invented_or_kept_between_runs(bare: Tieline, foreign: Foreign) -> None:

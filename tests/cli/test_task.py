@@ -13,7 +13,7 @@ TRANSPORTS = ("JSONRPC", "HTTP+JSON")
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_get_shows_state_and_every_artifact(tieline: Tieline, transport: str) -> None:
-    task_id = tieline("send", "files").fields["Task ID"]
+    task_id = tieline.begin("files").task_id
     got = tieline("task", "get", task_id, "--transport", transport)
     assert got.code == 0, got.err
     assert got.fields["Task ID"] == task_id
@@ -34,7 +34,7 @@ def test_get_shows_state_and_every_artifact(tieline: Tieline, transport: str) ->
 
 
 def test_the_task_may_be_named_by_flag_or_environment_but_not_twice(tieline: Tieline) -> None:
-    task_id = tieline("send", "chunks").fields["Task ID"]
+    task_id = tieline.begin("chunks").task_id
     assert tieline("task", "get", "--task-id", task_id).fields["Task ID"] == task_id
     assert tieline("task", "get", env={"A2ACLI_TASK_ID": task_id}).fields["Task ID"] == task_id
     assert tieline("task", "get", task_id, env={"A2ACLI_TASK_ID": "other"}).fields["Task ID"] == task_id
@@ -43,8 +43,8 @@ def test_the_task_may_be_named_by_flag_or_environment_but_not_twice(tieline: Tie
 
 
 def test_history_is_as_long_as_was_asked_for(tieline: Tieline) -> None:
-    task_id = tieline("send", "ask").fields["Task ID"]
-    assert tieline("send", "--task-id", task_id, "Ada").code == 0
+    task_id = tieline.begin("ask").task_id
+    tieline.begin("Ada", task_id=task_id)
 
     def history(*words: str) -> list[str]:
         task = tieline("task", "get", task_id, "-o", "json", *words).json
@@ -57,7 +57,7 @@ def test_history_is_as_long_as_was_asked_for(tieline: Tieline) -> None:
 
 
 def test_cancel_reports_the_resulting_state_and_cancelling_twice_is_cancelling(tieline: Tieline) -> None:
-    task_id = tieline("send", "hold cancel", "--async").fields["Task ID"]
+    task_id = tieline.begin("hold cancel").task_id
     for _ in range(2):
         canceled = tieline("task", "cancel", task_id)
         assert canceled.code == 0, canceled.err
@@ -67,7 +67,7 @@ def test_cancel_reports_the_resulting_state_and_cancelling_twice_is_cancelling(t
 
 
 def test_cancelling_a_completed_task_is_the_protocols_error(tieline: Tieline) -> None:
-    task_id = tieline("send", "chunks").fields["Task ID"]
+    task_id = tieline.begin("chunks").task_id
     refused = tieline("task", "cancel", task_id, "-o", "json")
     assert refused.code == 1
     assert refused.error["code"] == "TaskNotCancelableError"
@@ -76,9 +76,9 @@ def test_cancelling_a_completed_task_is_the_protocols_error(tieline: Tieline) ->
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_list_filters_by_state_and_context_and_goes_page_by_page(tieline: Tieline, transport: str) -> None:
-    context = tieline("send", "chunks").fields["Context ID"]
+    context = tieline.begin("chunks").context_id
     for word in ("chunks", "reject", "chunks"):
-        assert tieline("send", word, "--context-id", context).code == 0
+        tieline.begin(word, context_id=context)
     over = ("--transport", transport, "--context-id", context)
 
     def states(*words: str) -> list[str]:
@@ -102,8 +102,8 @@ def test_list_filters_by_state_and_context_and_goes_page_by_page(tieline: Tielin
 
 
 def test_a_streamed_list_is_one_task_a_line(tieline: Tieline) -> None:
-    context = tieline("send", "files").fields["Context ID"]
-    assert tieline("send", "chunks", "--context-id", context).code == 0
+    context = tieline.begin("files").context_id
+    tieline.begin("chunks", context_id=context)
     words = ("task", "list", "--context-id", context, "--stream", "-o", "json")
     listed = tieline(*words)
     assert [task["status"]["state"] for task in listed.lines] == ["TASK_STATE_COMPLETED"] * 2
@@ -125,14 +125,16 @@ def test_filters_that_make_no_sense_are_usage_errors(tieline: Tieline, words: tu
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_subscribe_begins_with_the_whole_task_and_follows_it_to_its_end(tieline: Tieline, transport: str) -> None:
     name = f"subscribe-{transport}"
-    task_id = tieline("send", f"hold {name}", "--async").fields["Task ID"]
+    task_id = tieline.begin(f"hold {name}").task_id
     words = ("task", "subscribe", task_id, "-o", "json", "--transport", transport)
     streaming, waiting = tieline.start(*words, "--stream"), tieline.start(*words)
     assert streaming.stdout is not None
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline().decode() == f"Waiting for task {task_id}\n"
     first = json.loads(streaming.stdout.readline())
     assert first["task"]["id"] == task_id
     assert first["task"]["artifacts"][0]["parts"] == [{"text": "before "}]
-    assert tieline("send", f"release {name}").code == 0
+    tieline.begin(f"release {name}")
     rest, errors = streaming.communicate(timeout=60)
     assert streaming.returncode == 0, errors
     last = json.loads(rest.splitlines()[-1])
@@ -145,11 +147,11 @@ def test_subscribe_begins_with_the_whole_task_and_follows_it_to_its_end(tieline:
 
 
 def test_subscribe_as_text_follows_live_and_ends_with_identifiers_and_state(tieline: Tieline) -> None:
-    task_id = tieline("send", "hold subscribe-text", "--async").fields["Task ID"]
+    task_id = tieline.begin("hold subscribe-text").task_id
     process = tieline.start("task", "subscribe", task_id)
     assert process.stdout is not None
     assert process.stdout.readline().decode() == f"Task ID: {task_id}\n"
-    assert tieline("send", "release subscribe-text").code == 0
+    tieline.begin("release subscribe-text")
     rest, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert rest.decode().splitlines()[-4].startswith("Task ID: ")
@@ -157,16 +159,15 @@ def test_subscribe_as_text_follows_live_and_ends_with_identifiers_and_state(tiel
 
 
 def test_subscribe_returns_where_the_task_waits_for_its_caller(tieline: Tieline) -> None:
-    task_id = tieline("send", "ask").fields["Task ID"]
+    task_id = tieline.begin("ask").task_id
     followed = tieline("task", "subscribe", task_id)
     assert followed.code == 0, followed.err
     assert followed.fields["State"] == "TASK_STATE_INPUT_REQUIRED"
     assert followed.fields["Next"].startswith(f"tieline send --task-id {task_id}")
-    assert tieline("task", "cancel", task_id).code == 0
 
 
 def test_subscribing_to_a_finished_task_is_the_protocols_error(tieline: Tieline) -> None:
-    task_id = tieline("send", "chunks").fields["Task ID"]
+    task_id = tieline.begin("chunks").task_id
     refused = tieline("task", "subscribe", task_id, "-o", "json")
     assert refused.code == 1
     assert refused.error["code"] == "UnsupportedOperationError"

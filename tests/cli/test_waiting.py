@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from tests.cli.running import LIMIT_S, Foreign, Tieline
+from tests.cli.running import LIMIT_S, Foreign, Tieline, until
 
 QUICK = ("--poll-interval", "50ms")
 
@@ -75,8 +75,6 @@ def test_a_streamed_wait_stops_at_once_when_the_task_asks(
     as_json = tieline("send", word, *flags, "-o", "json")
     assert as_json.code == 0
     assert "tieline send --task-id " in as_json.err, "a program's log says how to go on, too"
-    for task_id in (asked.fields["Task ID"], as_json.err.split("--task-id ")[1].split()[0]):
-        assert tieline("task", "cancel", task_id).code == 0
 
 
 def test_a_stream_that_is_cut_off_is_followed_to_the_end_by_polling(bare: Tieline, foreign: Foreign) -> None:
@@ -133,7 +131,26 @@ def test_an_interruption_loses_neither_the_task_nor_its_id(tieline: Tieline, wor
     assert f"tieline task get {task_id} --wait -a {tieline.agent}" in errors.decode()
     assert "Traceback" not in errors.decode()
     assert tieline("task", "get", task_id).fields["State"] == "TASK_STATE_WORKING"
-    assert tieline("task", "cancel", task_id).code == 0
+
+
+def test_an_interruption_before_the_task_is_named_says_how_to_send_the_same_message_again(
+    bare: Tieline, foreign: Foreign
+) -> None:
+    agent = foreign.agent("silent")
+    process = bare.start("send", "hi", "-a", agent.ref)
+    until(lambda: agent.calls, "the message")
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out) == (130, b"")
+    assert f"--message-id {agent.calls[0]['params']['message']['messageId']}\n" in errors.decode()
+
+
+def test_an_agent_that_stays_silent_is_given_up_in_time(bare: Tieline, foreign: Foreign) -> None:
+    agent = foreign.agent("silent")
+    late = bare("send", "hi", "--timeout", "500ms", "-o", "json", "-a", agent.ref)
+    assert late.code == 5
+    assert late.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert "--message-id" in late.error["hint"]
 
 
 def test_a_terminal_sees_what_is_awaited_on_stderr_and_a_pipe_does_not(tieline: Tieline) -> None:
@@ -147,7 +164,7 @@ def test_a_terminal_sees_what_is_awaited_on_stderr_and_a_pipe_does_not(tieline: 
         seen += os.read(terminal, 4096)
     assert b"working: holding the line" in seen
     assert b"\x1b" not in seen
-    assert tieline("send", "release terminal").code == 0
+    tieline.begin("release terminal")
     out, _ = process.communicate(timeout=LIMIT_S)
     os.close(terminal)
     assert process.returncode == 0

@@ -48,6 +48,7 @@ class Session:
         self.card: AgentCard | None = None
         self.message_id: str | None = None  # of the message that is on its way
         self.task_id: str | None = settings["task-id"]
+        self._named = False  # the task's id has been told
         self.rested = False  # the task has been reported as resting: there is nothing to take up again
         self._credentials = False  # something that could authenticate was sent
 
@@ -136,10 +137,10 @@ class Session:
 
     def told(self, task_id: str) -> None:
         """The agent has named the task: from here on an interruption loses nothing."""
-        if self.task_id != task_id:
-            self.task_id = task_id
-            if not self.live:
-                self.notes.line(f"Waiting for task {task_id}")
+        self.task_id = task_id
+        if not self.live and not self._named:
+            self.notes.line(f"Waiting for task {task_id}")
+        self._named = True
 
     def awaiting(self, state: TaskState, said: str = "") -> None:
         """What the progress line shows: the state, and the last thing that the agent said."""
@@ -232,6 +233,8 @@ class Session:
             return f"See what is wrong with it: {self.command('card', 'get', '--validate')}"
         if isinstance(cause, a2a.A2AError) and not isinstance(cause, a2a.PeerError):
             more = "See the protocol messages with --debug."
+            if isinstance(cause, a2a.UnsupportedOperation) and self.task_id is not None:
+                return f"How the task stands: {self.command('task', 'get', self.task_id)}. {more}"
             if isinstance(cause, a2a.TaskNotFound):
                 return f"List your tasks: {self.command('task', 'list')}. {more}"
             return more if self.settings["task-id"] is not None or self.task_id is not None else None
