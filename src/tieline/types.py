@@ -512,12 +512,20 @@ def _decode_protojson(data: bytes | msgspec.Raw, type_: type[T], root: str) -> T
 _FREE_FORM: Final = frozenset(("data", "metadata", "params", "header"))
 _NAMED: Final = frozenset(("schemes", "scopes", "securitySchemes"))  # objects whose keys are names of the caller's
 _STATE_NUMBERS: Final = {number: state.value for number, state in enumerate(TaskState)}  # members stand in proto order
+_COUNTS: Final = frozenset(("historyLength", "pageSize", "totalSize"))
 _VALUES: Final = {
     "state": ", ".join(list(TaskState)[1:]),
     "status": ", ".join(list(TaskState)[1:]),
     "role": ", ".join(list(Role)[1:]),
 }
 _ROLE_NUMBERS: Final = {number: role.value for number, role in enumerate(Role)}
+
+
+def _whole(value: Any) -> int | None:
+    """An int32 as ProtoJSON may write it, "10" or 10.0; None when it is not one."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,10}", value, re.ASCII):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 def _protojson(value: Any) -> Any:
@@ -538,6 +546,8 @@ def _protojson(value: Any) -> Any:
             out[key] = {own: _protojson(inner) for own, inner in item.items()}
         elif key in ("state", "status") and type(item) is int:
             out[key] = _STATE_NUMBERS.get(item, item)
+        elif key in _COUNTS and (number := _whole(item)) is not None:
+            out[key] = number
         elif key == "role" and type(item) is int:
             out[key] = _ROLE_NUMBERS.get(item, item)
         elif key == "raw" and isinstance(item, str):

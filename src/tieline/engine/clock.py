@@ -14,11 +14,12 @@ _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]
 class Clock:
     """Gives each status change a moment of its own: microseconds since 1970 that only go up, clock jumps or not."""
 
-    __slots__ = ("_last", "_second", "_text")
+    __slots__ = ("_last", "_milli", "_second", "_text")
 
     def __init__(self) -> None:
         self._last = 0
-        self._second = -1
+        self._milli = -1  # the millisecond that `_text` says
+        self._second = ""
         self._text = ""
 
     def not_before(self, moment: int) -> None:
@@ -31,11 +32,13 @@ class Clock:
         if now <= self._last:
             now = self._last + 1
         self._last = now
-        second, micro = divmod(now, 1_000_000)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        return now, f"{self._text}{micro // 1000:03d}Z"
+        milli = now // 1000
+        if milli != self._milli:
+            if milli // 1000 != self._milli // 1000:
+                self._second = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(milli // 1000))
+            self._milli = milli
+            self._text = f"{self._second}{milli % 1000:03d}Z"
+        return now, self._text
 
 
 def timestamp(moment: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from tieline.engine.run import with_history
 from tieline.errors import A2AError
 from tieline.stores.base import Event
-from tieline.types import Task, TaskState, TaskStatusUpdateEvent
+from tieline.types import Task
 
 if TYPE_CHECKING:
     from tieline.engine.run import Run
@@ -22,7 +23,17 @@ class Cursor:
     subscriber that does not read costs its place in the log, and finds everything when it reads again.
     """
 
-    __slots__ = ("_begin", "_closed", "_first", "_head", "_history_length", "_number", "_run", "_until_input")
+    __slots__ = (
+        "_begin",
+        "_closed",
+        "_first",
+        "_head",
+        "_history_length",
+        "_number",
+        "_run",
+        "_until_input",
+        "_waiter",
+    )
 
     def __init__(
         self,
@@ -47,6 +58,7 @@ class Cursor:
         self._until_input = until_input
         self._history_length = history_length
         self._closed = False
+        self._waiter: asyncio.Future[bool | None] | None = None
         if run is not None:
             run.cursors += 1
             run.streamed = True
@@ -66,20 +78,16 @@ class Cursor:
             return 0, []
         first = self._number + 1
         events = run.events[self._number - run.base :]
-        if self._until_input and run.rest > self._begin:
-            events = self._up_to_input(events)
+        if self._until_input:
+            for number in run.inputs:
+                if self._begin < number < first + len(events):  # the agent asks: that is the end for who has sent
+                    events = events[: number - first + 1]
+                    self._closed = True
+                    break
         self._number += len(events)
         if first == 1 and events and self._history_length is not None and isinstance(events[0].value, Task):
             events[0] = Event(with_history(events[0].value, self._history_length))
         return first, events
-
-    def _up_to_input(self, events: list[Event]) -> list[Event]:
-        for index, event in enumerate(events):
-            value = event.value
-            if isinstance(value, TaskStatusUpdateEvent) and value.status.state is TaskState.INPUT_REQUIRED:
-                self._closed = True
-                return events[: index + 1]
-        return events
 
     @property
     def ended(self) -> bool:
@@ -100,12 +108,25 @@ class Cursor:
         """Why the stream broke off, when it did."""
         return self._run.broken if self._run is not None else None
 
-    async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until there is something to take, or the end; False when neither came within `timeout_s`."""
+    async def wait(self) -> bool:
+        """Wait until there is something to take, or the end; False when `nudge` came first."""
         run = self._run
         if self._head is not None or run is None or self.ended or run.published > self._number:
             return True
-        return await run.changed(timeout_s)
+        waiter = self._waiter = run.waiter()
+        news = False
+        try:
+            news = await waiter is None
+        finally:
+            self._waiter = None
+            if not news:
+                run.forget_waiter(waiter)
+        return news
+
+    def nudge(self) -> None:
+        """Let `wait` return, without news."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(False)
 
     def close(self) -> None:
         """Stop following, and let go who waits. Closing twice is allowed."""

@@ -26,7 +26,6 @@ from tieline.types import (
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
-    TaskStatus,
     TaskStatusUpdateEvent,
 )
 
@@ -124,21 +123,21 @@ class Fold:
     O(what changed since the last one).
     """
 
-    __slots__ = ("_artifacts", "_head", "_open", "_snapshot")
+    __slots__ = ("_artifacts", "_context_id", "_history", "_id", "_metadata", "_open", "_snapshot", "status")
 
     def __init__(self, task: Task) -> None:
-        self._head = task  # everything but the artifacts is current here
+        self.status = task.status
+        self._id = task.id
+        self._context_id = task.context_id
+        self._history = task.history
+        self._metadata = task.metadata
         self._artifacts: dict[str, Artifact] = {artifact.artifact_id: artifact for artifact in task.artifacts}
         self._open: dict[str, _OpenArtifact] = {}
         self._snapshot: Task | None = task
 
     @property
     def state(self) -> TaskState:
-        return self._head.status.state
-
-    @property
-    def status(self) -> TaskStatus:
-        return self._head.status
+        return self.status.state
 
     def apply(self, event: StreamEvent) -> None:
         """Fold one event in.
@@ -146,38 +145,41 @@ class Fold:
         Raises:
             NotAllowed: see `may_follow`; nothing has changed then.
         """
-        may_follow(self._head.status.state, event)
+        may_follow(self.status.state, event)
+        self.add(event)
+
+    def add(self, event: StreamEvent) -> None:
+        """Fold in an event that `may_follow` has let pass."""
         self._snapshot = None
-        if isinstance(event, TaskStatusUpdateEvent):
-            asked = self._head.status.message if self._head.status.state.interrupted else None
-            if asked is None:
-                self._head = replace(self._head, status=event.status)
-            else:
-                self._head = replace(self._head, status=event.status, history=(*self._head.history, asked))
-        elif isinstance(event, TaskArtifactUpdateEvent):
-            self._add(event.artifact, event.append)
+        if isinstance(event, TaskArtifactUpdateEvent):
+            self._add_artifact(event.artifact, event.append)
+        elif isinstance(event, TaskStatusUpdateEvent):
+            status = self.status
+            if status.message is not None and status.state.interrupted:
+                self._history = (*self._history, status.message)
+            self.status = event.status
 
     def add_message(self, message: Message) -> None:
         """Put a message of the caller into the history, behind the question that it answers."""
         self._snapshot = None
-        status = self._head.status
+        status = self.status
         if status.state.interrupted and status.message is not None:
-            history = (*self._head.history, status.message, message)
-            self._head = replace(self._head, status=replace(status, message=None), history=history)
+            self._history = (*self._history, status.message, message)
+            self.status = replace(status, message=None)
         else:
-            self._head = replace(self._head, history=(*self._head.history, message))
+            self._history = (*self._history, message)
 
-    def _add(self, artifact: Artifact, append: bool) -> None:
+    def _add_artifact(self, artifact: Artifact, append: bool) -> None:
         id_ = artifact.artifact_id
-        current = self._artifacts.get(id_)
-        if append and current is not None:
+        if append:
             growing = self._open.get(id_)
-            if growing is None:
+            if growing is None and (current := self._artifacts.get(id_)) is not None:
                 growing = self._open[id_] = _OpenArtifact(current)
-            growing.append(artifact)
-        else:
-            self._open.pop(id_, None)
-            self._artifacts[id_] = artifact
+            if growing is not None:
+                growing.append(artifact)
+                return
+        self._open.pop(id_, None)
+        self._artifacts[id_] = artifact
 
     def task(self) -> Task:
         """The task as it is now."""
@@ -185,5 +187,6 @@ class Fold:
             for id_, growing in self._open.items():
                 self._artifacts[id_] = growing.artifact()
             self._open.clear()
-            self._snapshot = replace(self._head, artifacts=tuple(self._artifacts.values()))
+            artifacts = tuple(self._artifacts.values())
+            self._snapshot = Task(self._id, self.status, self._context_id, artifacts, self._history, self._metadata)
         return self._snapshot

@@ -92,6 +92,7 @@ class Run:
         "_readers",
         "_reason",
         "_response_id",
+        "_responses",
         "_rest_emitted",
         "_said",
         "_scheduled",
@@ -113,6 +114,7 @@ class Run:
         "emitted",
         "events",
         "fold",
+        "inputs",
         "message",
         "metadata",
         "published",
@@ -146,6 +148,7 @@ class Run:
         self.emitted = 0
         self.published = 0
         self.events: list[Event] = []  # published ones behind `base`
+        self.inputs: tuple[int, ...] = ()  # numbers of the events in state INPUT_REQUIRED
         self.rest = 0  # number of the last published event that put the task to rest or ended it
         self.reply: Event | None = None  # a direct Message, instead of a task
         self.broken: A2AError | None = None  # the store failed: nothing more can be told
@@ -161,8 +164,8 @@ class Run:
         self._ahead = False
         self._snapshot: bytes | None = None  # of `published`
         self._rest_emitted = 0
-        self._waiters: list[asyncio.Future[None]] = []  # want every event
-        self._settlers: list[asyncio.Future[None]] = []  # want to know when it rests
+        self._waiters: list[asyncio.Future[Any]] = []  # want every event
+        self._settlers: list[asyncio.Future[Any]] = []  # want to know when it rests
         self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
         self._inbox: list[tuple[Message, Metadata | None, tuple[str, ...]]] = []  # heard while the agent was at work
         self._begun = False  # whether the driver has had its first step
@@ -172,6 +175,7 @@ class Run:
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
         self._response_id: str | None = None
+        self._responses = 0
         self._reason = ""
         self._burst = 0
         self._burst_began = 0.0
@@ -184,6 +188,7 @@ class Run:
         run.state = record.state
         run.updated = record.updated
         run.base = run.emitted = run.published = record.version
+        run._responses = sum(artifact.artifact_id.startswith("response") for artifact in task.artifacts)
         run.blobs = any(_has_blob(message) for message in task.history)
         return run
 
@@ -263,6 +268,7 @@ class Run:
         if not agent.is_generator:
             result = await given
             if result is not None:
+                self._scheduled = True  # the end follows at once, and writes both
                 self.give(result, whole=True)
             return
         try:
@@ -337,7 +343,8 @@ class Run:
             part = part_of(item)
             first = self._response_id is None
             if first:
-                self._response_id = new_id()
+                self._responses += 1
+                self._response_id = "response" if self._responses == 1 else f"response-{self._responses}"
             artifact = Artifact(self._response_id or "", (part,), "response" if first else None)
             self.give_artifact(artifact, append=not first, last_chunk=whole)
 
@@ -383,27 +390,24 @@ class Run:
         if self.reply is not None:
             raise InvalidAgentResponse("The agent has answered with a Message: there is no task to say more in.")
         if self.state is None:
-            self._submit()
+            timestamp = self._submit()
             if coming is TaskState.WORKING or coming is TaskState.COMPLETED or coming.interrupted:
-                self._emit_status(TaskState.WORKING, None)
+                status = TaskStatus(TaskState.WORKING, None, timestamp)
+                self._emit(Event(TaskStatusUpdateEvent(self.task_id, self.context_id, status)))
 
-    def _submit(self) -> None:
+    def _submit(self) -> str:
+        """Make the task; returns the timestamp at which."""
         assert self.message is not None
         self.updated, timestamp = self.service.clock.tick()
-        message = replace(self.message, task_id=self.task_id, context_id=self.context_id)
-        self.message = message
-        task = Task(
-            self.task_id,
-            TaskStatus(TaskState.SUBMITTED, None, timestamp),
-            self.context_id,
-            history=(message,),
-            metadata=None,
-        )
+        message = self.message = _placed(self.message, self.task_id, self.context_id)
+        status = TaskStatus(TaskState.SUBMITTED, None, timestamp)
+        task = Task(self.task_id, status, self.context_id, history=(message,))
         self.blobs = self.blobs or _has_blob(message)
         self.fold = Fold(task)
         self.state = TaskState.SUBMITTED
         self.service.runs[self.task_id] = self
         self._put(Event(without_blobs(task) if self.blobs else task))
+        return timestamp
 
     def ensure_task(self) -> None:
         """Make a quiet run a task, WORKING."""
@@ -469,7 +473,7 @@ class Run:
             if len(self._inbox) >= self.service.limits.queued_messages:
                 raise Overloaded(f"{len(self._inbox)} messages wait for task {self.task_id!r} already.")
         after = self.emitted
-        message = replace(message, task_id=self.task_id, context_id=self.context_id)
+        message = _placed(message, self.task_id, self.context_id)
         self.caller = caller
         self.blobs = self.blobs or _has_blob(message)
         self._pending.append(_Heard(message))
@@ -600,6 +604,8 @@ class Run:
         self._put(event)
         if self.state.interrupted or self.state.terminal:
             self._rest_emitted = self.emitted
+            if self.state is TaskState.INPUT_REQUIRED:
+                self.inputs = (*self.inputs, self.emitted)
 
     def _put(self, event: Event) -> None:
         self._check_whole()
@@ -611,11 +617,14 @@ class Run:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self._flush_scheduled)
+
+    def _flush_scheduled(self) -> None:
+        self._scheduled = False
+        self._flush()
 
     def _flush(self) -> None:
         """Write what was emitted; publish it when it is durable."""
-        self._scheduled = False
         if self._writing or not self._pending or self.broken is not None:
             return
         if self._readers:  # they read what is published before the fold goes ahead of it again
@@ -633,7 +642,7 @@ class Run:
             if made or len(events) != len(pending) or state.terminal or state.interrupted:
                 for item in pending[1:] if made else pending:
                     if isinstance(item, Event):
-                        fold.apply(item.value)
+                        fold.add(item.value)
                     else:
                         fold.add_message(item.message)
                 snapshot = encode(fold.task())
@@ -680,7 +689,7 @@ class Run:
         else:
             assert self.fold is not None
             for event in events:
-                self.fold.apply(event.value)
+                self.fold.add(event.value)
         self._snapshot = snapshot
         self._kept = kept
         self.events += events
@@ -711,7 +720,7 @@ class Run:
     # --- waiting and reading ------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _wake(futures: list[asyncio.Future[None]]) -> None:
+    def _wake(futures: list[asyncio.Future[Any]]) -> None:
         for future in futures:
             if not future.done():
                 future.set_result(None)
@@ -721,19 +730,25 @@ class Run:
         """Let everyone who waits for news look again."""
         self._wake(self._waiters)
 
-    async def changed(self, timeout_s: float | None = None) -> bool:
-        """Wait for news; False when none came within `timeout_s`."""
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._waiters.append(future)
-        timer = None if timeout_s is None else loop.call_later(timeout_s, _expire, future)
+    async def changed(self) -> None:
+        """Wait for news."""
+        future = self.waiter()
         try:
-            return await future is None
+            await future
         finally:
-            if timer is not None:
-                timer.cancel()
-            if not future.done() or future.cancelled() or future.result() is not None:
-                self._waiters = [other for other in self._waiters if other is not future]
+            if future.cancelled():
+                self.forget_waiter(future)
+
+    def waiter(self) -> asyncio.Future[Any]:
+        """A future that is done with the next news."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        return future
+
+    def forget_waiter(self, future: asyncio.Future[Any]) -> None:
+        """Keep no place for one who waits no more."""
+        if future in self._waiters:
+            self._waiters.remove(future)
 
     async def settled(self, after: int) -> None:
         """Wait until the task rests or ends behind event `after`, or the agent has replied.
@@ -813,9 +828,18 @@ class Run:
         return tuple(task for task in tasks if task.id != self.task_id)[:limit]
 
 
-def _expire(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_result(False)
+def _placed(message: Message, task_id: str, context_id: str) -> Message:
+    """`message` in this task and context."""
+    return Message(
+        message.message_id,
+        message.role,
+        message.parts,
+        context_id,
+        task_id,
+        message.metadata,
+        message.extensions,
+        message.reference_task_ids,
+    )
 
 
 def _checked(event: Event) -> Event:

@@ -72,6 +72,16 @@ class Limits(msgspec.Struct, frozen=True):
     cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop
 
 
+class _Reading:
+    """A question to the store about a task that has no run."""
+
+    __slots__ = ("stale", "task_id")
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        self.stale = False
+
+
 class Service:
     """One agent's tasks: the eleven operations.
 
@@ -85,6 +95,7 @@ class Service:
         self.clock = Clock()
         self.runs: dict[str, Run] = {}  # by task id: agents at work or waiting, and tasks that somebody follows
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
+        self._readings: set[_Reading] = set()
         self._quiet: dict[Run, None] = {}  # those of them that have said nothing yet
         self._scope_prefix = f"{len(namespace)}:{namespace}/"
         self._anonymous = self._scope_prefix + "0:/"
@@ -112,24 +123,25 @@ class Service:
     async def _start(self) -> None:
         self.clock.not_before(await self.store.open())
         for record in await self.store.unfinished(self._scope_prefix):
-            await self._end_orphan(record, "The server stopped while this task was at work.")
+            try:
+                task = await self._stored(record)
+                await self._end_orphan(record, task, "The server stopped while this task was at work.")
+            except InternalError as error:
+                raise StoreError(f"task {record.task_id}, left at work earlier, cannot be ended: {error}") from error
         self._pruned_at = asyncio.get_running_loop().time()
         self._ready = True
 
-    async def _end_orphan(self, record: Record, words: str) -> None:
-        """End a stored task that says it is at work, but has no run: nobody would ever end it."""
+    async def _end_orphan(self, record: Record, task: Task, words: str) -> None:
+        """End a stored task that says it is at work, but has no run: nobody would ever end it.
+
+        Raises InternalError when that cannot be stored.
+        """
+        run = self.runs[record.task_id] = Run.revive(self, Caller(), record, task)
+        run.fail(words)
         try:
-            task = await self._stored(record)
-            if self._run(record.task_id, record.scope) is not None:
-                return  # another call is at it
-            run = self.runs[record.task_id] = Run.revive(self, Caller(), record, task)
-            run.fail(words)
-            try:
-                await run.written()
-            finally:
-                self.forget(run)
-        except InternalError as error:
-            raise StoreError(f"task {record.task_id}, left at work earlier, cannot be ended: {error}") from error
+            await run.written()
+        finally:
+            self.forget(run)
 
     @property
     def busy(self) -> int:
@@ -210,12 +222,14 @@ class Service:
         self._check_extensions(caller)
         _check_history_length(request.history_length, "historyLength")
         scope = self._scope(caller, request.tenant)
-        run = self._run(request.id, scope)
-        if run is not None and run.published:
-            await run.readable()
-            return self._shown(run.snapshot(), request.history_length, run.blobs)
-        record = await self._record(scope, request.id)
-        return self._shown(await self._encoded(record), request.history_length, None)
+        found = await self._found(request.id, scope)
+        if isinstance(found, Record) and not (found.state.terminal or found.state.interrupted):
+            found = await self._living(request.id, scope)
+        if isinstance(found, Record):
+            return self._shown(await self._encoded(found), request.history_length, None)
+        await found.told()
+        await found.readable()
+        return self._shown(found.snapshot(), request.history_length, found.blobs)
 
     async def list_tasks(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
         """A2A 1.0 §3.1.4. Raises InvalidParams."""
@@ -286,7 +300,7 @@ class Service:
                     return await self._resume(found, last_event_id)
                 if not found.closed:
                     return self._from_snapshot(found)
-            found = await self._record(scope, request.id)  # it ended while its last write was under way
+            found = await self._living(request.id, scope)  # it ended while its last write was under way
         missed = (
             None if last_event_id is None else await self._read(self.store.events(scope, request.id, last_event_id))
         )
@@ -411,37 +425,59 @@ class Service:
         run = self.runs.get(task_id)
         return run if run is not None and run.scope == scope else None
 
-    async def _record(self, scope: str, task_id: str) -> Record:
-        """A stored task that has no run; one that was left at work by a failing store is ended first.
+    async def _found(self, task_id: str, scope: str) -> Run | Record:
+        """A task's run, else its record as it stands now.
 
         Raises TaskNotFound.
         """
-        record = await self._read(self.store.get(scope, task_id))
-        at_work = record is not None and not (record.state.terminal or record.state.interrupted)
-        if record is not None and at_work and self._run(task_id, scope) is None:
-            await self._end_orphan(record, "The server lost track of this task when its store failed.")
-            record = await self._read(self.store.get(scope, task_id))
-        if record is None:
-            raise TaskNotFound(task_id)
-        return record
+        while True:
+            run = self._run(task_id, scope)
+            if run is not None:
+                return run
+            with self._reading(task_id) as reading:
+                record = await self._read(self.store.get(scope, task_id))
+                if reading.stale or self._run(task_id, scope) is not None:
+                    continue
+            if record is None:
+                raise TaskNotFound(task_id)
+            return record
 
     async def _living(self, task_id: str, scope: str) -> Run | Record:
         """The run of a task that has not ended, made if need be; its record if it has.
 
+        A task that says it is at work but has no run was left so by a failing store: it is ended first.
+
         Raises TaskNotFound.
         """
-        run = self._run(task_id, scope)
-        if run is None:
-            record = await self._record(scope, task_id)
-            if record.state.terminal:
+        while True:
+            found = await self._found(task_id, scope)
+            if isinstance(found, Run):
+                if not found.closed or found.broken is not None:
+                    return found
+                record = await self._read(self.store.get(scope, task_id))
+                if record is None:
+                    raise TaskNotFound(task_id)
                 return record
-            task = await self._task_of(record)
-            run = self._run(task_id, scope)  # another call may have been faster
-            if run is None:
-                run = self.runs[task_id] = Run.revive(self, Caller(), record, task)
-        if run.closed and run.broken is None:
-            return await self._record(scope, task_id)
-        return run
+            if found.state.terminal:
+                return found
+            with self._reading(task_id) as reading:
+                task = await self._stored(found)
+                if reading.stale or self._run(task_id, scope) is not None:
+                    continue
+            if found.state.interrupted:
+                run = self.runs[task_id] = Run.revive(self, Caller(), found, task)
+                return run
+            await self._end_orphan(found, task, "The server lost track of this task when its store failed.")
+
+    @contextmanager
+    def _reading(self, task_id: str) -> Iterator[_Reading]:
+        """Watch a task while the store is asked for it: a run that is let go meanwhile has written behind the answer."""
+        reading = _Reading(task_id)
+        self._readings.add(reading)
+        try:
+            yield reading
+        finally:
+            self._readings.discard(reading)
 
     @contextmanager
     def _held(self, run: Run) -> Iterator[None]:
@@ -545,6 +581,9 @@ class Service:
         """Let go of a run that nobody needs."""
         if run.driver is None and run.cursors == 0 and run.idle and self.runs.get(run.task_id) is run:
             del self.runs[run.task_id]
+            for reading in self._readings:
+                if reading.task_id == run.task_id:
+                    reading.stale = True
 
     def _tick(self) -> None:
         """Look after time limits, quiet agents and retention, while any agent is at work."""

@@ -48,6 +48,7 @@ Headers = Mapping[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
 _A2A_JSON = (b"content-type", rest.MEDIA_TYPE.encode())
+_HOSTS_SEEN = 16
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
 
 
@@ -83,8 +84,11 @@ class App:
         self._keep_alive_s = keep_alive_s
         self._strict = strict
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
+        self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
         self._cors_origins = frozenset(cors_origins)
         self._streams: set[Stream] = set()
+        self._tick_s = min(0.25, keep_alive_s / 8)
+        self._ticking: asyncio.TimerHandle | None = None  # one timer for all streams
         self._ready = False
         self._endpoints = {
             path: Endpoint(
@@ -124,7 +128,18 @@ class App:
         """Stop the agents and let go of the store."""
         await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
         self._ready = False
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
         await self.store.close()
+
+    def _tick(self) -> None:
+        """Look after streams that are quiet, while there are streams."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for stream in self._streams:
+            stream.look(now, self._tick_s)
+        self._ticking = loop.call_later(self._tick_s, self._tick) if self._streams else None
 
     # --- ASGI ---------------------------------------------------------------------------------------------------------
 
@@ -171,6 +186,8 @@ class App:
         if stream is not None:
             del headers  # an idle stream keeps nothing of its request
             self._streams.add(stream)
+            if self._ticking is None:
+                self._tick()
             try:
                 await stream.send(receive, send, self._keep_alive_s)
             finally:
@@ -193,9 +210,16 @@ class App:
 
     def _host_allowed(self, headers: Headers) -> bool:
         assert self._allowed_hosts is not None
-        host = headers.get(b"host", b"").decode("latin-1").lower()
+        sent = headers.get(b"host", b"")
+        if sent in self._hosts_seen:
+            return True
+        host = sent.decode("latin-1").lower()
         name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-        return name in self._allowed_hosts
+        if name not in self._allowed_hosts:
+            return False
+        if len(self._hosts_seen) < _HOSTS_SEEN:
+            self._hosts_seen.add(sent)
+        return True
 
     async def _no_agent(self, send: Send, path: str, root: str) -> None:
         cards = ", ".join(f"{root}{at}{WELL_KNOWN_PATH}" for at in sorted(self._endpoints))

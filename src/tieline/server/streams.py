@@ -33,7 +33,7 @@ class Stream:
     `before` and `behind` go around the JSON of each event; an error that breaks the stream off is one frame more.
     """
 
-    __slots__ = ("_before", "_behind", "_encode_error", "cursor")
+    __slots__ = ("_before", "_behind", "_encode_error", "_patience_s", "_quiet_since", "cursor")
 
     def __init__(
         self, cursor: Cursor, encode_error: Callable[[A2AError], bytes], before: bytes = b"", behind: bytes = b""
@@ -42,9 +42,17 @@ class Stream:
         self._encode_error = encode_error
         self._before = before
         self._behind = behind + b"\n\n"
+        self._patience_s = _IDLE_S
+        self._quiet_since: float | None = None  # loop time since which it waits for news
+
+    def look(self, now: float, tick_s: float) -> None:
+        """Rouse a stream that has been quiet for as long as it may be; called every `tick_s` seconds."""
+        if self._quiet_since is not None and now - self._quiet_since > self._patience_s - tick_s:
+            self.cursor.nudge()
 
     async def send(self, receive: Receive, send: Send, keep_alive_s: float) -> None:
         """Send what the cursor gives until it ends or its caller has gone; events that are ready go out together."""
+        time = asyncio.get_running_loop().time
         cursor = self.cursor
         gone: asyncio.Task[None] | None = None
         try:
@@ -65,11 +73,18 @@ class Stream:
                     del frames
                 elif cursor.ended:
                     break
-                elif not await cursor.wait(_IDLE_S if gone is None else keep_alive_s):
+                else:
+                    self._quiet_since = time()
+                    news = await cursor.wait()
+                    self._quiet_since = None
+                    if news:
+                        continue
                     if gone is None:
                         gone = asyncio.ensure_future(_until_gone(receive))
                         gone.add_done_callback(lambda _: cursor.close())
+                        self._patience_s = keep_alive_s - _IDLE_S if keep_alive_s > 2 * _IDLE_S else keep_alive_s
                     else:
+                        self._patience_s = keep_alive_s
                         await send({"type": "http.response.body", "body": sse.KEEP_ALIVE, "more_body": True})
             if cursor.failure is not None:
                 frame = sse.frame(self._encode_error(cursor.failure))

@@ -28,6 +28,7 @@ class MemoryStore:
         self._replay_tasks = replay_tasks
         self._scopes: dict[str, dict[str, Record]] = {}  # within a scope in the order of `updated`
         self._logs: dict[tuple[str, str], list[Event]] = {}  # by scope and task id
+        self._log_bytes: dict[tuple[str, str], int] = {}  # of ended tasks
         self._ended: deque[Record] = deque()  # in the order in which they ended
         self._replayable: deque[tuple[str, str]] = deque()
         self._bytes = 0  # of ended tasks
@@ -86,9 +87,10 @@ class MemoryStore:
         key = (append.scope, append.task_id)
         log = self._logs.pop(key, None)
         if append.streamed:
-            events = (log or []) + append.events
-            self._logs[key] = [Event(json=event.json) for event in events]
-            self._bytes += _size_of(self._logs[key])
+            events = append.events if log is None else log + append.events
+            self._logs[key] = events
+            size = self._log_bytes[key] = sum([len(event.json) for event in events])
+            self._bytes += size
             self._replayable.append(key)
             if len(self._replayable) > self._replay_tasks:
                 self._drop_log(self._replayable.popleft())
@@ -167,13 +169,10 @@ class MemoryStore:
 
     def _drop_log(self, key: tuple[str, str]) -> int:
         """Forget the log of an ended task; returns its bytes."""
-        size = _size_of(self._logs.pop(key, ()))
+        self._logs.pop(key, None)
+        size = self._log_bytes.pop(key, 0)
         self._bytes -= size
         return size
-
-
-def _size_of(events: Sequence[Event]) -> int:
-    return sum(len(event.json) for event in events)
 
 
 def _keep_order(tasks: dict[str, Record], record: Record) -> None:
