@@ -822,6 +822,35 @@ def test_no_error_shows_a_header_a_password_or_a_query(transport: str) -> None:
     run(test())
 
 
+@both
+def test_log_of_the_wire_shows_messages_and_no_secret(transport: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendMessage": [Answer(message("an answer"))],
+            "SendStreamingMessage": [Stream(message("a streamed answer"))],
+            "ListTasks": [Answer(NO_TASKS)],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            url = agent.url.replace("://", "://user:s3cret@")
+            async with connect(
+                card_of((url, BINDING[transport])),
+                headers={"Authorization": "Bearer s3cret", "X-Own": "s3cret"},
+                query={"token": "s3cret"},
+                cookies={"c": "s3cret"},
+            ) as peer:
+                with caplog.at_level("DEBUG", "tieline.client"):
+                    await peer.send("a question " + "x" * 20_000)
+                    [event async for event in peer.stream("go")]
+                    await peer.list(context_id="my context")
+        for words in ("a question", "an answer", "a streamed answer", "A2A-Version: 1.0", "my context"):
+            assert words in caplog.text
+        assert "Authorization: [redacted]" in caplog.text
+        assert "s3cret" not in caplog.text
+        assert len(caplog.text) < 25_000
+
+    run(test())
+
+
 def test_user_and_password_of_a_reference_become_the_authorization() -> None:
     async def test() -> None:
         async with scripted("JSONRPC", {"card": [Http(404)] * 4, "GET /agent": [Http(404)]}) as agent:

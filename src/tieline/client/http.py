@@ -20,6 +20,7 @@ from yarl import URL
 
 from tieline.client.timeouts import Timeouts
 from tieline.client.transport import NotServed
+from tieline.client.wirelog import log_data, log_request, log_response, logging_wire
 from tieline.errors import (
     A2AError,
     AuthenticationRequired,
@@ -80,9 +81,12 @@ class HttpStream:
     async def read(self) -> bytes:
         """What has come in, at least one byte; b"" at the clean end. Raises Unreachable, PeerTimeout."""
         try:
-            return await self._content.readany()
+            data = await self._content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _broken(error, self._url) from None
+        if logging_wire() and data:
+            log_data(data)
+        return data
 
     def close(self) -> None:
         """Stop reading; the connection is kept only when the end was reached."""
@@ -162,12 +166,16 @@ class Http:
                 through = {"proxy": proxy.url, "proxy_headers": proxy.headers}
                 if url.scheme == "http":  # no tunnel: the proxy reads the request itself
                     sent = {**headers, **proxy.headers}
+            if logging_wire():
+                log_request(verb, url, {**self._headers, **sent}, body)
             try:
                 response = await session.request(
                     verb, url, data=data, headers=sent, allow_redirects=False, timeout=timeout, **through
                 )
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise _failure(error, url) from None
+            if logging_wire():
+                log_response(response.status, response.headers)
             if response.status not in _REDIRECT or "location" not in response.headers:
                 return response
             url = _redirected(response, verb, url, origin)
@@ -223,6 +231,8 @@ class Http:
             response.close()
             raise InvalidPeerResponse(f"The answer of {shown(url)} is larger than {limit} bytes.")
         response.release()
+        if logging_wire() and body:
+            log_data(body)
         return Answer(response.status, response.headers, body, shown(url))
 
 
