@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tieline.stores.base import Append, Event, Page, Pruned, Query, Record, Store, StoreError
@@ -16,7 +16,8 @@ __all__ = ["GatedStore"]
 class GatedStore:
     """Hands appends to `inner` one by one, each when `release` is called; until then nothing of it is stored.
 
-    `reads_wait` makes `get` wait for `let_read`. `refuse_now` is raised by `append` itself.
+    `reads_wait` makes `get` wait for `let_read` before it looks, `answers_wait` makes it wait when it has looked: as if
+    request or answer were long on their way. `refuse_now` is raised by `append` itself.
     """
 
     def __init__(self, inner: Store | None = None) -> None:
@@ -25,7 +26,9 @@ class GatedStore:
         self.appends: list[Append] = []  # all that were ever asked for
         self.open_gate = False  # appends go through at once
         self.refuse_now: StoreError | None = None
+        self.when_stored: Callable[[Append], None] = lambda append: None
         self.reads_wait = False
+        self.answers_wait = False
         self._reads: deque[asyncio.Future[None]] = deque()
         self._arrived: asyncio.Future[None] | None = None
 
@@ -39,6 +42,7 @@ class GatedStore:
     def let_go(self) -> None:
         """Store all that waits, and all that comes from now on at once."""
         self.open_gate = True
+        self.reads_wait = self.answers_wait = False
         while self.held:
             self.release()
         while self._reads:
@@ -49,7 +53,8 @@ class GatedStore:
         if self.refuse_now is not None:
             raise self.refuse_now
         if self.open_gate and not self.held:
-            return self.inner.append(append)
+            self._store(append)
+            return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.held.append((append, future))
         if self._arrived is not None and not self._arrived.done():
@@ -59,10 +64,14 @@ class GatedStore:
     def release(self) -> Append:
         """Store the append that waits longest, and say that it is durable."""
         append, future = self.held.popleft()
-        outcome = self.inner.append(append)
-        assert outcome is None, "the inner store is to be one that writes at once"
+        self._store(append)
         future.set_result(None)
         return append
+
+    def _store(self, append: Append) -> None:
+        outcome = self.inner.append(append)
+        assert outcome is None, "the inner store is to be one that writes at once"
+        self.when_stored(append)
 
     def fail(self, error: StoreError) -> Append:
         """Refuse the append that waits longest."""
@@ -87,20 +96,30 @@ class GatedStore:
             await asyncio.sleep(0)
 
     def let_read(self) -> None:
-        """Let the read go on that waits longest."""
-        self._reads.popleft().set_result(None)
+        """Let the read go on that waits longest; one that was cancelled is passed over."""
+        while self._reads:
+            future = self._reads.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
 
     @property
     def reading(self) -> int:
         """How many reads wait."""
-        return len(self._reads)
+        return sum(not future.done() for future in self._reads)
 
     async def get(self, scope: str, task_id: str) -> Record | None:
         if self.reads_wait:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._reads.append(future)
-            await future
-        return await self.inner.get(scope, task_id)
+            await self._let()
+        record = await self.inner.get(scope, task_id)
+        if self.answers_wait:
+            await self._let()
+        return record
+
+    async def _let(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reads.append(future)
+        await future
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
         return await self.inner.events(scope, task_id, after)
