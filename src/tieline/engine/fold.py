@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -138,6 +139,11 @@ class Fold:
     @property
     def state(self) -> TaskState:
         return self.status.state
+
+    @property
+    def artifact_ids(self) -> Iterable[str]:
+        """The ids of the artifacts so far."""
+        return self._artifacts.keys()
 
     def apply(self, event: StreamEvent) -> None:
         """Fold one event in.

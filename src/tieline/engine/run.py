@@ -92,7 +92,6 @@ class Run:
         "_readers",
         "_reason",
         "_response_id",
-        "_responses",
         "_rest_emitted",
         "_said",
         "_scheduled",
@@ -175,7 +174,6 @@ class Run:
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
         self._response_id: str | None = None
-        self._responses = 0
         self._reason = ""
         self._burst = 0
         self._burst_began = 0.0
@@ -188,7 +186,6 @@ class Run:
         run.state = record.state
         run.updated = record.updated
         run.base = run.emitted = run.published = record.version
-        run._responses = sum(artifact.artifact_id.startswith("response") for artifact in task.artifacts)
         run.blobs = any(_has_blob(message) for message in task.history)
         return run
 
@@ -343,8 +340,7 @@ class Run:
             part = part_of(item)
             first = self._response_id is None
             if first:
-                self._responses += 1
-                self._response_id = "response" if self._responses == 1 else f"response-{self._responses}"
+                self._response_id = self._free_response_id()
             artifact = Artifact(self._response_id or "", (part,), "response" if first else None)
             self.give_artifact(artifact, append=not first, last_chunk=whole)
 
@@ -357,6 +353,18 @@ class Run:
             self._wake(self._waiters)
         else:
             self.give_status(TaskState.COMPLETED, message)
+
+    def _free_response_id(self) -> str:
+        """ "response", or "response-2" and so on where an earlier answer or the agent has used that."""
+        used = set(self.fold.artifact_ids) if self.fold is not None else set()
+        for item in self._pending:
+            if isinstance(item, Event) and isinstance(item.value, TaskArtifactUpdateEvent):
+                used.add(item.value.artifact.artifact_id)
+        id_, count = "response", 1
+        while id_ in used:
+            count += 1
+            id_ = f"response-{count}"
+        return id_
 
     def give_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = False) -> None:
         """Emit an artifact or a chunk of one."""

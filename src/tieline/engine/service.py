@@ -9,7 +9,7 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -227,7 +227,6 @@ class Service:
             found = await self._living(request.id, scope)
         if isinstance(found, Record):
             return self._shown(await self._encoded(found), request.history_length, None)
-        await found.told()
         await found.readable()
         return self._shown(found.snapshot(), request.history_length, found.blobs)
 
@@ -301,14 +300,15 @@ class Service:
                 if not found.closed:
                     return self._from_snapshot(found)
             found = await self._living(request.id, scope)  # it ended while its last write was under way
-        missed = (
-            None if last_event_id is None else await self._read(self.store.events(scope, request.id, last_event_id))
-        )
+        if isinstance(found, Run) and found.broken is not None:
+            raise found.broken
+        ended = found.state or TaskState.UNSPECIFIED
+        missed = None if last_event_id is None else await self._missed(scope, request.id, last_event_id)
         if missed:
             return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
         raise UnsupportedOperation(
-            f"Task {request.id!r} has ended ({found.state.value}): read it with GetTask.",
-            metadata={"taskId": request.id, "state": found.state.value},
+            f"Task {request.id!r} has ended ({ended.value}): read it with GetTask.",
+            metadata={"taskId": request.id, "state": ended.value},
         )
 
     async def create_push_notification_config(self) -> None:
@@ -432,8 +432,10 @@ class Service:
         """
         while True:
             run = self._run(task_id, scope)
-            if run is not None:
+            if run is not None and (run.published or run.broken is not None):
                 return run
+            if run is not None:  # it is being made; nobody has been told of it
+                raise TaskNotFound(task_id)
             with self._reading(task_id) as reading:
                 record = await self._read(self.store.get(scope, task_id))
                 if reading.stale or self._run(task_id, scope) is not None:
@@ -469,9 +471,12 @@ class Service:
                 return run
             await self._end_orphan(found, task, "The server lost track of this task when its store failed.")
 
+    async def _missed(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+        return await self._read(self.store.events(scope, task_id, after))
+
     @contextmanager
     def _reading(self, task_id: str) -> Iterator[_Reading]:
-        """Watch a task while the store is asked for it: a run that is let go meanwhile has written behind the answer."""
+        """Watch a task while the store is asked for it: a run let go meanwhile has written behind the answer."""
         reading = _Reading(task_id)
         self._readings.add(reading)
         try:
@@ -493,7 +498,7 @@ class Service:
         if after >= run.base:
             return Cursor(run, after)
         base = run.base
-        missed = await self._read(self.store.events(run.scope, run.task_id, after))
+        missed = await self._missed(run.scope, run.task_id, after)
         head = [event for number, event in missed or () if number <= base]
         if len(head) != base - after:
             await run.readable()
