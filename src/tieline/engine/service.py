@@ -227,6 +227,8 @@ class Service:
             found = await self._living(request.id, scope)
         if isinstance(found, Record):
             return self._shown(await self._encoded(found), request.history_length, None)
+        if found.published == 0 and found.broken is None:  # it is being made: nobody can know of it yet
+            raise TaskNotFound(request.id)
         await found.readable()
         return self._shown(found.snapshot(), request.history_length, found.blobs)
 
@@ -432,10 +434,8 @@ class Service:
         """
         while True:
             run = self._run(task_id, scope)
-            if run is not None and (run.published or run.broken is not None):
+            if run is not None:
                 return run
-            if run is not None:  # it is being made; nobody has been told of it
-                raise TaskNotFound(task_id)
             with self._reading(task_id) as reading:
                 record = await self._read(self.store.get(scope, task_id))
                 if reading.stale or self._run(task_id, scope) is not None:
