@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.engine.gated import GatedStore
 from tests.engine.scene import CALLER, LIMIT_S, says, serving, turns
-from tieline import Failed, Limits, TaskStatus, Turn
+from tieline import Answer, Failed, Limits, TaskStatus, Turn
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.errors import InternalError, Overloaded, TaskNotCancelable, TaskNotFound, UnsupportedOperation
@@ -42,6 +42,7 @@ modes = st.sampled_from(["blocking", "at once", "stream"])
 actions = st.one_of(
     st.tuples(st.just("agent"), index, st.sampled_from(["chunk", "burst", "status", "ask", "ask", "authorize"])),
     st.tuples(st.just("agent"), index, st.sampled_from(["rest", "rest", "done", "fail", "complete"])),
+    st.tuples(st.just("agent"), index, st.sampled_from(["give up", "all at once"])),
     st.tuples(st.just("follow"), index, modes),
     st.tuples(st.just("follow"), index, modes),
     st.tuples(st.just("cancel"), index),
@@ -144,6 +145,17 @@ class Scene:
                         yield f"<{await turn.ask('Which?')}>"
                     case "authorize":
                         yield f"<{await turn.authorize('May I?')}>"
+                    case "give up":
+                        try:
+                            async with asyncio.timeout(0.0):
+                                answer = await turn.ask("Quick?")
+                        except TimeoutError:
+                            answer = Answer(turn.message)
+                        yield f"<{answer}>"
+                    case "all at once":
+                        async with asyncio.TaskGroup() as group:
+                            for text in "abc":
+                                group.create_task(turn.status(text))
                     case "rest":
                         yield TaskStatus(TaskState.INPUT_REQUIRED, turn.reply("Well?"))
                         return
@@ -308,11 +320,16 @@ class Scene:
             assert record.version == record.snapshot_version == len(log)
 
 
-async def play(example: list[tuple[tuple[Any, ...], int]], *, writes_at_once: bool) -> None:
+async def play(
+    example: list[tuple[tuple[Any, ...], int]], *, writes_at_once: bool = False, while_running: str = "queue"
+) -> None:
     scene = Scene(writes_at_once=writes_at_once)
+    limits = Limits(cancel_s=0.05, queued_messages=3)
     async with (
         asyncio.timeout(LIMIT_S),
-        serving(scene.agent, store=scene.store, limits=Limits(cancel_s=0.05), task_after_s=None) as scene.service,
+        serving(
+            scene.agent, store=scene.store, limits=limits, task_after_s=None, while_running=while_running
+        ) as scene.service,
     ):
         await scene.do(("send", "stream"))
         for action, pause in example:
@@ -323,12 +340,12 @@ async def play(example: list[tuple[tuple[Any, ...], int]], *, writes_at_once: bo
 
 
 @pytest.mark.requirement("events.in-order", "events.same-on-every-stream", "model.terminal-is-final", over=("direct",))
-@given(examples, st.booleans())
+@given(examples, st.booleans(), st.sampled_from(["queue", "queue", "refuse"]))
 @settings(deadline=None, max_examples=200)
 def test_whatever_the_order_of_calls_agents_and_writes_the_invariants_hold(
-    example: list[tuple[tuple[Any, ...], int]], writes_at_once: bool
+    example: list[tuple[tuple[Any, ...], int]], writes_at_once: bool, while_running: str
 ) -> None:
-    asyncio.run(play(example, writes_at_once=writes_at_once))
+    asyncio.run(play(example, writes_at_once=writes_at_once, while_running=while_running))
 
 
 @given(failing_examples)
@@ -336,4 +353,4 @@ def test_whatever_the_order_of_calls_agents_and_writes_the_invariants_hold(
 def test_whatever_write_fails_nothing_hangs_and_nothing_is_left_behind(
     example: list[tuple[tuple[Any, ...], int]],
 ) -> None:
-    asyncio.run(play(example, writes_at_once=False))
+    asyncio.run(play(example))
