@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tieline.engine.run import with_history
+from tieline.engine.content import with_history
 from tieline.errors import A2AError
 from tieline.stores.base import Event
 from tieline.types import Task

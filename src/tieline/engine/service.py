@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from tieline.engine.agent import Agent
 from tieline.engine.clock import Clock, parse_timestamp
+from tieline.engine.content import with_history
 from tieline.engine.cursor import Cursor
 from tieline.engine.fold import Fold
-from tieline.engine.run import Run, with_history
+from tieline.engine.run import Run
 from tieline.engine.turn import Caller
 from tieline.errors import (
     A2AError,

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
-from tieline.errors import InvalidAgentResponse
+from tieline.engine.content import Content, part_of, parts_of
 from tieline.ids import new_id
-from tieline.types import Artifact, Message, Metadata, Part, Role, Task, TaskState, exact, own_copy
+from tieline.types import Artifact, Message, Metadata, Part, Task, TaskState, own_copy
 
 if TYPE_CHECKING:
     from tieline.engine.run import Run
 
-__all__ = ["Answer", "ArtifactWriter", "Caller", "Turn", "parts_of"]
-
-Content = str | bytes | Part | Mapping[str, Any] | list[Any]
-"""What becomes a part: text, bytes (a file), a Part as it is, or JSON data."""
+__all__ = ["Answer", "ArtifactWriter", "Caller", "Turn"]
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -232,37 +228,6 @@ class ArtifactWriter:
         )
         self._run.give_artifact(artifact, append=not first, last_chunk=last)
         await self._run.pace()
-
-
-def parts_of(*content: Content) -> tuple[Part, ...]:
-    """Content as parts.
-
-    Raises InvalidAgentResponse for what cannot be one, or when there is none.
-    """
-    if not content:
-        raise InvalidAgentResponse("A message has to have at least one part.")
-    return tuple(part_of(item) for item in content)
-
-
-def part_of(content: Content) -> Part:
-    """One piece of content as a part; raises InvalidAgentResponse for what cannot be one."""
-    if isinstance(content, str):
-        return Part(text=str(content) if type(content) is not str else content)
-    if isinstance(content, Part):
-        if content.data is UNSET and content.metadata is None:
-            return content
-        data = UNSET if content.data is UNSET else exact(content.data)  # the agent may go on changing its own
-        return msgspec.structs.replace(content, data=data, metadata=exact(content.metadata))
-    if isinstance(content, (bytes, bytearray, memoryview)):
-        return Part(raw=bytes(content))
-    if isinstance(content, (Mapping, list)):
-        return Part(data=exact(dict(content) if isinstance(content, Mapping) else content))
-    raise InvalidAgentResponse(f"A {type(content).__name__} is not content: give str, bytes, a dict, a list or a Part.")
-
-
-def message_from(parts: Sequence[Part], task_id: str | None, context_id: str, metadata: Metadata | None) -> Message:
-    """A message of the agent."""
-    return Message(new_id(), Role.AGENT, tuple(parts), context_id, task_id, exact(metadata))
 
 
 def _has_free_form(message: Message) -> bool:
