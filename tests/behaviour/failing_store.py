@@ -1,4 +1,4 @@
-"""A store that fails when its test says so: a full disk, a lost connection."""
+"""A store that fails, or takes its time, when its test says so: a full disk, a lost connection, a slow one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FailingStore:
 
     `fails_append` decides which appends fail: by an exception (`how="at-once"`), as a store that keeps all in the
     process does, or by the future that they return (`"later"`), as one that writes to a disk does. With `reading_fails`
-    set, everything that reads fails.
+    set, everything that reads fails. With `holds` set, a store that writes later does so only when `release` is called.
     """
 
     def __init__(self, how: How = "at-once") -> None:
@@ -28,6 +28,8 @@ class FailingStore:
         self.fails_append: Callable[[Append], bool] = lambda append: False
         self.reading_fails = False
         self.failures = 0
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
 
     async def open(self) -> int:
         return await self._store.open()
@@ -44,8 +46,18 @@ class FailingStore:
             return self._store.append(append)
         loop = asyncio.get_running_loop()
         written = loop.create_future()
-        loop.call_soon(self._write, append, written, fails)
+        if self.holds:
+            self.held.append(lambda: self._write(append, written, fails))
+        else:
+            loop.call_soon(self._write, append, written, fails)
         return written
+
+    def release(self) -> None:
+        """Write what was held back, and hold nothing any more."""
+        self.holds = False
+        held, self.held = self.held, []
+        for write in held:
+            write()
 
     def _write(self, append: Append, written: asyncio.Future[Any], fails: bool) -> None:
         if fails:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, make_agent
+from tests.behaviour.failing_store import FailingStore
 from tests.behaviour.harness import Json, Refused, Stream, Transport, data, eventually, state_of, text_of
 from tests.behaviour.serving import Serve, both_stores
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
@@ -90,6 +91,29 @@ async def test_answer_that_comes_before_the_agent_that_asked_has_left_is_not_los
     assert [text_of(m) for m in done["history"]] == ["go", "Which one?", "left"]
 
 
+@both_stores
+@pytest.mark.requirement("turns.input-required-goes-on", "stream.closes-at-terminal")
+async def test_streamed_answer_that_comes_before_the_agent_that_asked_has_left_shows_what_comes_of_it(
+    serve: Serve,
+) -> None:
+    puppet = Puppet()
+    agent = await serve(puppet)
+    task, act = await begun(agent, puppet)
+    act.tell(RESTS)
+    await agent.until(task["id"], "INPUT_REQUIRED")
+    stream = await agent.stream("left", taskId=task["id"])
+    act.end()
+    act = await puppet.next()
+    act.tell("You chose the left one.")
+    act.end()
+    events = await stream.rest()
+    assert [text_of(m) for m in events[0]["task"]["history"]][-1] == "left"
+    assert "You chose the left one." in [
+        text_of(e["artifactUpdate"]["artifact"]) for e in events if "artifactUpdate" in e
+    ]
+    assert state_of(events[-1]) == "COMPLETED"
+
+
 @pytest.mark.requirement("turns.input-required-goes-on")
 async def test_agent_may_give_up_waiting_for_an_answer(serve: Serve) -> None:
     async def impatient(turn: Turn) -> Any:
@@ -104,6 +128,45 @@ async def test_agent_may_give_up_waiting_for_an_answer(serve: Serve) -> None:
     done = await agent.until(task["id"], "COMPLETED")
     assert text_of(done) == "the usual one"
     assert [text_of(m) for m in done["history"]] == ["hello", "Which one?"]
+
+
+@pytest.mark.requirement("turns.input-required-goes-on")
+async def test_answer_that_is_being_stored_when_the_agent_gives_up_waiting_is_there_when_it_asks_again(
+    serve: Serve,
+) -> None:
+    waiting: list[asyncio.Timeout] = []
+    may_ask = asyncio.Event()
+
+    async def asks_again(turn: Turn) -> Any:
+        try:
+            async with asyncio.timeout(None) as scope:
+                waiting.append(scope)
+                yield await turn.ask("First?")
+        except TimeoutError:
+            await may_ask.wait()
+            yield await turn.ask("Second?")
+
+    store = FailingStore("later")
+    agent = await serve(asks_again, store=store)
+    task = await agent.task()
+    assert state_of(task) == "INPUT_REQUIRED"
+    store.holds = True
+    sending = asyncio.create_task(agent.task("left", taskId=task["id"]))
+
+    async def is_being_stored() -> bool:
+        return bool(store.held)
+
+    await eventually(is_being_stored)
+    waiting[0].reschedule(0)  # the time for the answer is up
+    while not waiting[0].expired():  # noqa: ASYNC110 - nobody is told when it is
+        await asyncio.sleep(0)
+    store.release()
+    await asyncio.sleep(0)
+    may_ask.set()
+    done = await sending
+    if state_of(done) != "COMPLETED":  # it has rested meanwhile
+        done = await agent.until(task["id"], "COMPLETED")
+    assert text_of(done) == "left"
 
 
 @both_stores
