@@ -266,3 +266,22 @@ async def test_an_ended_task_of_a_quiet_service_costs_no_run_and_no_timer() -> N
             assert (await other.list_tasks(ListTasksRequest(), CALLER)).total_size == 1
         assert other.runs == {}
         await other.close()
+
+
+@in_loop
+async def test_a_task_that_changes_after_a_restart_is_newer_than_all_before_it_though_the_clock_was_set_back() -> None:
+    store = MemoryStore()
+    ahead = Service(asks, store)
+    await ahead.start()
+    ahead.clock.not_before(ahead.clock.tick()[0] + 3600 * 1_000_000)
+    old = await ask(ahead, "begin")
+    again = Service(asks, store)
+    await again.start()
+    new = await ask(again, "begin")
+    listed = (await again.list_tasks(ListTasksRequest(), CALLER)).tasks
+    assert [task.id for task in listed] == [new.id, old.id]
+    await ask(again, "this", task_id=old.id)
+    listed = (await again.list_tasks(ListTasksRequest(), CALLER)).tasks
+    assert [task.id for task in listed] == [old.id, new.id]
+    await again.close()
+    await ahead.close()

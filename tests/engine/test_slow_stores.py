@@ -425,6 +425,8 @@ async def test_the_state_of_each_append_is_that_of_its_last_event_and_versions_h
             told = [event.value.status.state for event in append.events if hasattr(event.value, "status")]
             if told:
                 assert append.state is told[-1]
+            if append.after == 0 or append.state is not TaskState.WORKING:
+                assert append.snapshot is not None, "a task that is made, rests or ends is stored whole"
         record = await store.inner.get("0:/0:/", task_id)
         assert record is not None
         assert (record.version, record.snapshot_version) == (version, version)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.gated import GatedStore
-from tests.engine.scene import CALLER, ask, in_loop, says, serving, turns
+from tests.engine.scene import CALLER, ask, in_loop, next_of, rest_of, says, serving, states, turns
 from tests.engine.test_follow_ups import resting_task
 from tieline import Turn
 from tieline.engine.cursor import Cursor
 from tieline.errors import InternalError
 from tieline.stores.base import StoreError, VersionConflict
+from tieline.stores.sqlite import SQLiteStore
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -310,3 +314,37 @@ async def test_a_start_whose_orphans_cannot_be_ended_is_a_store_error_and_can_be
     assert isinstance(ended, Task)
     assert ended.state is TaskState.FAILED
     await again.close()
+
+
+@in_loop
+async def test_of_tasks_that_are_written_together_one_that_cannot_be_is_broken_off_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tasks.db"
+    store = SQLiteStore(path)
+    go_on = asyncio.Event()
+
+    async def works(turn: Turn) -> Any:
+        yield "one"
+        await go_on.wait()
+        yield " two"
+
+    async with serving(works, store=store) as service:
+        cursors = [await service.send_streaming_message(says("begin"), CALLER) for _ in range(5)]
+        tasks = []
+        for cursor in cursors:
+            (task, *_) = await next_of(cursor)
+            assert isinstance(task, Task)
+            tasks.append(task)
+        await turns()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("UPDATE tasks SET version=version+1 WHERE id=?", (tasks[2].id,))
+        go_on.set()
+        for index, cursor in enumerate(cursors):
+            if index == 2:
+                assert await broken_off(cursor) <= 2
+            else:
+                events = await rest_of(cursor)
+                assert states(events)[-1] == "COMPLETED"
+        await turns()
+        assert service.runs == {}

@@ -111,20 +111,37 @@ async def test_the_log_of_an_ended_task_is_whole_or_none(place: Place) -> None:
         assert events is None or [(number, event.json) for number, event in events] == list(enumerate(task.log, 1))
 
 
-@pytest.mark.parametrize("after", [0, 1, 3, 7])
+@pytest.mark.parametrize("snapshot", [None, b'{"wrong":1}'])
+@pytest.mark.parametrize(("after", "events"), [(1, 1), (1, 4), (2, 1), (2, 2), (4, 1), (7, 1)])
 @in_loop
-async def test_an_append_behind_another_version_is_a_conflict_and_changes_nothing(place: Place, after: int) -> None:
+async def test_an_append_behind_another_version_is_a_conflict_and_changes_nothing(
+    place: Place, after: int, events: int, snapshot: bytes | None
+) -> None:
     async with place.opened() as store:
         ticks = Ticks()
         task = Written(ticks)
-        await write(store, task.make())
-        late = Append(
-            task.scope, task.task_id, "c", after, [Event(task.chunk())], COMPLETED, ticks.next(), b'{"wrong":1}', False
-        )
-        (error,) = await outcomes(store, [late])
+        await write(store, task.make(), task.chunks("a"))
+        late = [Event(task.chunk("late"))] * events
+        state = WORKING if snapshot is None else COMPLETED
+        append = Append(task.scope, task.task_id, "c", after, late, state, ticks.next(), snapshot, False)
+        (error,) = await outcomes(store, [append])
         assert isinstance(error, VersionConflict)
         record = await record_of(store, task)
-        assert (record.version, record.state, record.snapshot) == (2, WORKING, task.snapshot)
+        assert (record.version, record.state, record.snapshot) == (3, WORKING, task.snapshot)
+        assert record.updated == task.updated
+        assert await log_of(store, task) == list(enumerate(task.log, 1))
+        await write(store, task.chunks("goes on"))
+
+
+@in_loop
+async def test_making_a_task_that_is_there_is_a_conflict_and_changes_nothing(place: Place) -> None:
+    async with place.opened() as store:
+        task = Written(Ticks())
+        first = task.make()
+        await write(store, first, task.chunks("a"))
+        (error,) = await outcomes(store, [first])
+        assert isinstance(error, VersionConflict)
+        assert (await record_of(store, task)).version == 3
         assert await log_of(store, task) == list(enumerate(task.log, 1))
         await write(store, task.chunks("goes on"))
 
