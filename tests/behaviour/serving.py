@@ -11,6 +11,7 @@ import pytest
 
 import tieline
 from tests.behaviour.agents import Puppet, make_agent
+from tests.behaviour.failing_store import FailingStore
 from tests.behaviour.harness import Direct, JsonRpc, Rest, Transport
 from tieline import Agent, App
 from tieline.stores import Store
@@ -95,6 +96,8 @@ class Serve:
         """Stop everything; what is still at work then is a fault."""
         for transport in list(self._served):
             transport.close()
+            if isinstance(transport.app.store, FailingStore):
+                transport.app.store.release()  # a test that has failed may have left it holding
             transport.app.drain_s = 0
             await transport.app.drain()
             await self._stop(transport)

@@ -23,7 +23,7 @@ async def not_before_it_is_stored(store: FailingStore, agent: Transport, call: A
 
     await eventually(is_held)
     for _ in range(10):
-        await agent.list()  # the server answers others meanwhile
+        await agent.as_tenant("another").list()  # the server answers others meanwhile
     assert not waiting.done()
     store.release()
     return await waiting
