@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tieline.card import AgentCard, AgentExtension, AgentProvider, AgentSkill
+    from tieline.client.content import Reply
+    from tieline.client.discovery import CardCache
+    from tieline.client.following import Recovery
     from tieline.client.peer import Peer, connect
+    from tieline.client.transport import Timeouts
     from tieline.engine.agent import Agent, agent
     from tieline.engine.service import Limits
     from tieline.engine.turn import Answer, Caller, Turn
@@ -49,12 +53,15 @@ _HOMES = {
     "App": "tieline.server.asgi",
     "Artifact": "tieline.types",
     "Caller": "tieline.engine.turn",
+    "CardCache": "tieline.client.discovery",
     "Failed": "tieline.errors",
     "Limits": "tieline.engine.service",
     "Message": "tieline.types",
     "Part": "tieline.types",
     "Peer": "tieline.client.peer",
+    "Recovery": "tieline.client.following",
     "Rejected": "tieline.errors",
+    "Reply": "tieline.client.content",
     "Retention": "tieline.stores.base",
     "Role": "tieline.types",
     "Store": "tieline.stores.base",
@@ -63,6 +70,7 @@ _HOMES = {
     "TaskState": "tieline.types",
     "TaskStatus": "tieline.types",
     "TaskStatusUpdateEvent": "tieline.types",
+    "Timeouts": "tieline.client.transport",
     "Turn": "tieline.engine.turn",
     "agent": "tieline.engine.agent",
     "app": "tieline.server.asgi",
@@ -80,12 +88,15 @@ __all__ = [
     "App",
     "Artifact",
     "Caller",
+    "CardCache",
     "Failed",
     "Limits",
     "Message",
     "Part",
     "Peer",
+    "Recovery",
     "Rejected",
+    "Reply",
     "Retention",
     "Role",
     "Store",
@@ -94,6 +105,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskStatusUpdateEvent",
+    "Timeouts",
     "Turn",
     "agent",
     "app",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 __all__ = ["QUICK", "run"]
 
 from tests.client.scripted import LIMIT_S
-from tieline.client.timeouts import Recovery
+from tieline import Recovery
 
 T = TypeVar("T")
 

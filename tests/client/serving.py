@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from tests.client.scripted import LIMIT_S, listening
-from tieline import Agent, App, Peer, app, connect
+from tieline import Agent, App, Peer, Recovery, app, connect
 from tieline.client.peer import Connection
-from tieline.client.timeouts import Recovery
 
 __all__ = ["TRANSPORTS", "cutting_proxy", "peer_of", "served"]
 

@@ -15,8 +15,7 @@ import pytest
 from tests.client.running import QUICK, run
 from tests.client.scripted import Answer, Fault, Http, Raw, Request, Script, Scripted, Step, Stream, card_of, scripted
 from tests.client.tasks import CONTEXT, TASK, artifact, artifact_update, message, status, task
-from tieline import Message, Part, Peer, Role, TaskState, connect
-from tieline.client.timeouts import Timeouts
+from tieline import Message, Part, Peer, Role, TaskState, Timeouts, connect
 from tieline.errors import (
     A2AError,
     AuthenticationRequired,

@@ -9,12 +9,11 @@ import pytest
 
 from tests.client.scripted import card_of
 from tests.client.tasks import CONTEXT, TASK, artifact, message, status, task
-from tieline import AgentCard, Artifact, Part, Task, TaskState
+from tieline import AgentCard, Artifact, Part, Recovery, Task, TaskState
 from tieline.card import AgentInterface
-from tieline.client.interfaces import choose, spoken_version
-from tieline.client.references import card_file, card_urls
-from tieline.client.reply import Reply, reply_of
-from tieline.client.timeouts import Recovery
+from tieline.client.content import Reply, reply_of
+from tieline.client.discovery import card_file, card_urls
+from tieline.client.route import choose, spoken_version
 from tieline.errors import InvalidCard, TaskFailed, VersionNotSupported
 
 WELL_KNOWN = "/.well-known/agent-card.json"

@@ -13,9 +13,7 @@ import pytest
 from tests.client.running import run
 from tests.client.scripted import Answer, Http, Raw, Script, Scripted, Step, card_of, scripted
 from tests.client.tasks import message
-from tieline import AgentCard, connect
-from tieline.client.discovery import CardCache
-from tieline.client.timeouts import Timeouts
+from tieline import AgentCard, CardCache, Timeouts, connect
 from tieline.errors import (
     AuthenticationRequired,
     CardNotFound,

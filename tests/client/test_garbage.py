@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.client.running import QUICK, run
 from tests.client.scripted import Http, Raw, Script, Stream, any_request, scripted
 from tests.client.tasks import TASK, appended, artifact, artifact_update, message, status, task
-from tieline import TaskState, connect
-from tieline.client.timeouts import Timeouts
+from tieline import TaskState, Timeouts, connect
 from tieline.errors import A2AError
 from tieline.types import SendMessageResponse, encode
 from tieline.wire import jsonrpc

@@ -27,12 +27,12 @@ from tieline import (
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatusUpdateEvent,
+    Timeouts,
     Turn,
     agent,
     app,
     connect,
 )
-from tieline.client.timeouts import Timeouts
 from tieline.errors import (
     ExtensionSupportRequired,
     InvalidParams,

@@ -10,8 +10,7 @@ import pytest
 from tests.client.running import QUICK, run
 from tests.client.scripted import Answer, Fault, Http, Raw, Script, Scripted, Stream, any_request, scripted
 from tests.client.tasks import CONTEXT, TASK, appended, artifact, artifact_update, message, status, task
-from tieline import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, connect
-from tieline.client.timeouts import Timeouts
+from tieline import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, Timeouts, connect
 from tieline.errors import (
     AuthenticationRequired,
     InternalError,

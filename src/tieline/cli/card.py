@@ -15,7 +15,7 @@ from tieline.cli import errors
 from tieline.cli.errors import CliError
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
 from tieline.cli.session import Session, execute, preferred
-from tieline.client.interfaces import choose, spoken_version
+from tieline.client.route import choose, spoken_version
 from tieline.errors import A2AError, InvalidCard
 
 __all__ = ["card", "get"]
@@ -39,17 +39,18 @@ def get(context: click.Context, validate: bool) -> int:
     """
 
     async def work(session: Session) -> None:
-        found = await session.fetch()
         try:
-            read = found.card
+            found = await session.fetch()
         except InvalidCard as error:
             if not validate:
                 raise
-            raise _invalid(error) from None
-        session.card = read
-        session.out.card(read, found.document)
+            raise CliError(
+                errors.CARD_INVALID, str(error), hint="The agent's author can correct it: A2A 1.0 §4.4.1."
+            ) from None
+        session.card = found.card
+        session.out.card(found.card, found.document)
         if not session.as_json:
-            session.out.document({}, [*_selected(session, read), *([("Valid", "yes")] if validate else [])])
+            session.out.document({}, [*_selected(session, found.card), *([("Valid", "yes")] if validate else [])])
         if validate:
             for name in _unknown(type_info(AgentCard), msgspec.json.decode(found.document), ""):
                 session.notes.warn(f"{name} is no field of an A2A 1.0 card, and nobody reads it.")
@@ -66,10 +67,6 @@ def _selected(session: Session, card: AgentCard) -> list[tuple[str, str]]:
         session.notes.warn(str(error))
         return []
     return [("Selected interface", f"{first.protocol_binding} {first.protocol_version} at {first.url}")]
-
-
-def _invalid(error: InvalidCard) -> CliError:
-    return CliError(errors.CARD_INVALID, str(error), hint="The agent's author can correct it: A2A 1.0 §4.4.1.")
 
 
 def _unknown(type_: Type, value: Any, path: str) -> Iterator[str]:

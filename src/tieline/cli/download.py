@@ -28,7 +28,7 @@ from tieline.cli.options import CONNECTION, PRESENTATION, Command
 from tieline.cli.session import Session, execute
 from tieline.cli.task import named_task, task_argument
 from tieline.cli.text import joined_parts
-from tieline.cli.waiting import rests
+from tieline.client.following import rests
 from tieline.types import Artifact, Part, Task, encode
 
 __all__ = ["download", "safe_name"]

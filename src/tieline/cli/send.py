@@ -11,7 +11,8 @@ from tieline.cli.errors import UsageFault
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, settings_of
 from tieline.cli.parts import build_parts
 from tieline.cli.session import Session, execute
-from tieline.cli.waiting import Told, follow, poll, rests, settle
+from tieline.cli.waiting import Told, follow, poll, settle
+from tieline.client.following import rests
 from tieline.client.peer import Peer
 from tieline.errors import A2AError, MethodNotFound, PeerTimeout, TaskInDoubt, UnsupportedOperation
 from tieline.ids import new_id

@@ -18,13 +18,13 @@ from tieline.card import AgentCard
 from tieline.cli import errors
 from tieline.cli.credentials import attach, crosses_in_clear, wanted
 from tieline.cli.errors import CliError, UsageFault, from_exception
-from tieline.cli.fetch import CardDocument, fetch_card
 from tieline.cli.notes import Notes
 from tieline.cli.options import settings_of
 from tieline.cli.output import open_output
 from tieline.cli.settings import Settings
-from tieline.client.interfaces import TRANSPORTS, spoken_version
+from tieline.client.discovery import FoundCard, fetch_card
 from tieline.client.peer import Peer, connect
+from tieline.client.route import TRANSPORTS, spoken_version
 from tieline.types import Task, TaskState
 
 __all__ = ["Session", "execute", "preferred"]
@@ -65,7 +65,7 @@ class Session:
             )
         return ref
 
-    async def fetch(self) -> CardDocument:
+    async def fetch(self) -> FoundCard:
         """The agent's card, fetched without credentials: it has to say first who may have them (§12.4)."""
         ref = self.ref
         self.notes.redact.learn_url(ref)

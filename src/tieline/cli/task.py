@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group, settings_of
 from tieline.cli.session import Session, execute
-from tieline.cli.waiting import Told, follow, poll, rests, settle
+from tieline.cli.waiting import Told, follow, poll, settle
+from tieline.client.following import rests
 from tieline.client.peer import Peer
 from tieline.errors import A2AError, TaskNotCancelable, UnsupportedOperation
 from tieline.types import ListTasksResponse, StreamEvent, Task, TaskState

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from tieline.cli.session import Session
+from tieline.client.following import rests
 from tieline.client.peer import Peer
 from tieline.engine.fold import Fold, NotAllowed
 from tieline.errors import A2AError, InvalidPeerResponse, Overloaded, PeerTimeout, TaskInDoubt, Unreachable
@@ -19,7 +20,7 @@ from tieline.types import (
     TaskStatusUpdateEvent,
 )
 
-__all__ = ["Told", "follow", "poll", "rests", "settle"]
+__all__ = ["Told", "follow", "poll", "settle"]
 
 _FAILURES: Final = 5  # readings in a row that may fail before the wait is given up
 _SAME: Final = 4  # readings without news before they get rarer
@@ -28,11 +29,6 @@ _RAREST_S: Final = 30.0
 _FIRST_LOOK_S: Final = 0.2
 _PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, Overloaded, TaskInDoubt)
 """Errors that another attempt may not meet."""
-
-
-def rests(state: TaskState) -> bool:
-    """Whether waiting is over: the task has ended, or its caller has to act. UNSPECIFIED is neither (§9.1)."""
-    return state.terminal or state.interrupted
 
 
 class Told:

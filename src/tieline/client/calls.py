@@ -1,20 +1,34 @@
-"""The operations on one agent by whichever way leads to it: tenant, extensions, doubt and recovery are seen to here."""
+"""The operations on one agent by whichever way leads to it, and what they come to when they are followed to their end.
+
+Tenant, extensions, doubt and recovery are seen to here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import aclosing
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from tieline.card import AgentCard
-from tieline.client.following import Following
+from tieline.client.following import Following, Recovery, rests
 from tieline.client.opening import Opened
 from tieline.client.route import Way
 from tieline.client.seen import Seen
-from tieline.client.timeouts import Recovery
 from tieline.client.transport import Events
-from tieline.errors import ExtensionSupportRequired, InvalidParams, TaskInDoubt, Unreachable, UnsupportedOperation
+from tieline.engine.fold import Fold, NotAllowed
+from tieline.errors import (
+    ExtensionSupportRequired,
+    InvalidParams,
+    MethodNotFound,
+    PeerTimeout,
+    TaskInDoubt,
+    TaskNotFound,
+    Unreachable,
+    UnsupportedOperation,
+)
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -25,9 +39,13 @@ from tieline.types import (
     StreamEvent,
     SubscribeToTaskRequest,
     Task,
+    TaskState,
+    TaskStatusUpdateEvent,
 )
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "streamed_answer", "wait"]
+
+_LONGEST_POLL_S = 30.0
 
 R = TypeVar("R", SendMessageRequest, GetTaskRequest, ListTasksRequest, CancelTaskRequest, SubscribeToTaskRequest)
 
@@ -162,3 +180,72 @@ def _checked_uris(uris: Sequence[str]) -> tuple[str, ...]:
         if not uri or any(character in uri for character in "\r\n\0, "):
             raise InvalidParams.at("extensions", f"{uri!r} is not the URI of an extension")
     return tuple(dict.fromkeys(uris))
+
+
+async def streamed_answer(calls: Calls, request: SendMessageRequest, named: tuple[str, ...]) -> Task | Message:
+    """What the stream of a message comes to. A task that its events do not tell whole is read."""
+    fold: Fold | None = None
+    whole = True
+    task_id = ""
+    async with aclosing(calls.stream(request, named)) as events:
+        async for event in events:
+            if isinstance(event, Message):
+                if not task_id:
+                    return event
+                continue
+            if isinstance(event, Task):
+                fold = Fold(event)
+                task_id = event.id
+                continue
+            task_id = event.task_id
+            if fold is None:
+                whole = False
+            else:
+                try:
+                    fold.apply(event)
+                except NotAllowed:
+                    whole = False
+            if isinstance(event, TaskStatusUpdateEvent) and event.status.state is TaskState.AUTH_REQUIRED:
+                break  # the stream stays open, but the next move is the caller's
+    if fold is not None and whole:
+        return fold.task()
+    return await calls.get(GetTaskRequest(task_id), named)
+
+
+async def wait(calls: Calls, task_id: str, poll_s: float, named: tuple[str, ...]) -> Task:
+    """The task once it rests or has ended: by subscription where the card allows it, else by polling.
+
+    Raises:
+        TaskNotFound; TaskInDoubt: it could be read at first, and then no more.
+    """
+    request = GetTaskRequest(task_id)
+    task = await calls.get(request, named)
+    if rests(task.state):
+        return task
+    pause = 0.0 if calls.streams and await _followed_to_rest(calls, task_id, named) else poll_s
+    failures = 0
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, max(poll_s, _LONGEST_POLL_S)) or poll_s
+        try:
+            task = await calls.get(request, named)
+            failures = 0
+        except (Unreachable, PeerTimeout) as error:
+            failures += 1
+            if failures > calls.recovery.attempts:
+                raise TaskInDoubt(f"Task {task_id!r} cannot be read any more. {error}", task_id=task_id) from error
+        if rests(task.state):
+            return task
+
+
+async def _followed_to_rest(calls: Calls, task_id: str, named: tuple[str, ...]) -> bool:
+    """Follow a task until it rests or ends; False when it cannot be followed."""
+    try:
+        opened = await calls.subscribe(task_id, None, named)
+    except (UnsupportedOperation, MethodNotFound, TaskNotFound, Unreachable, PeerTimeout):
+        return False
+    async with aclosing(calls.followed(opened, Seen(task_id), named, until_input=True)) as events:
+        async for event in events:
+            if isinstance(event, (Task, TaskStatusUpdateEvent)) and rests(event.status.state):
+                break
+    return True

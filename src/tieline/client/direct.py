@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from tieline.client.timeouts import Timeouts
-from tieline.client.transport import Events, Numbered, encoded
+from tieline.client.transport import Events, Numbered, Timeouts, encoded
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.engine.turn import Caller

@@ -1,34 +1,128 @@
-"""Finding and reading an agent's card (A2A 1.0 §8.2), with the rules of HTTP caching (§8.6.2)."""
+"""From a reference to an agent's card: where it may be, and how it is fetched and kept (A2A 1.0 §8.2, §8.6.2)."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
+from urllib.request import url2pathname
 
 import msgspec
 from yarl import URL
 
-from tieline.card import AgentCard, check_card
-from tieline.client.http import Answer, Http, check_authentication, shown
-from tieline.client.references import card_urls
-from tieline.client.transport import NotServed
+from tieline.card import WELL_KNOWN_PATH, AgentCard, check_card
+from tieline.client.http import Http, Verify, basic_authorization, check_authentication, shown
+from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import CardNotFound, InvalidCard, InvalidParams, InvalidPeerResponse
 from tieline.types import decode
+from tieline.wire import v1
 
-__all__ = ["CardCache", "checked", "find_card", "read_card", "read_card_file"]
+__all__ = ["CardCache", "FoundCard", "card_file", "card_urls", "checked", "fetch_card", "find_card", "without_user"]
+
+_OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
+"""Where the card was before A2A 0.3; some servers have it only there."""
+
 
 _MAX_AGE = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
 _NOT_HERE: Final = frozenset((404, 405, 406, 410))
 _KEPT: Final = 256
+_MAX_CARD_BYTES: Final = 16 * 1024 * 1024
+
+
+def card_file(ref: str) -> Path | None:
+    """The file that a reference names; None when it is one to the network.
+
+    `file:` URLs, paths that begin with /, ./, ../ or ~, and names of files that exist.
+    """
+    if ref.startswith("file:"):
+        return Path(url2pathname(ref.removeprefix("file:").removeprefix("//")))
+    if "://" in ref:
+        return None
+    if ref.startswith(("/", "./", "../", "~")):
+        return Path(ref).expanduser()
+    path = Path(ref)
+    return path if path.is_file() else None
+
+
+def card_urls(ref: str) -> tuple[URL, ...]:
+    """Where to look for the card, in order: below the path, then below the origin, then at the URL itself.
+
+    A URL that names a .json file, or is a well-known one, is the card's own. A host without a scheme is called by
+    https, this machine and private networks by http.
+
+    Raises:
+        CardNotFound: not a reference to anything.
+    """
+    if not ref or ref != ref.strip() or any(character.isspace() for character in ref):
+        raise CardNotFound(f"{ref!r} is not a host, URL or file.")
+    try:
+        url = URL(ref if "://" in ref else f"{_scheme(ref)}://{ref}")
+        host, _ = url.host, url.port
+    except ValueError:
+        url, host = URL(), None
+    if not host or url.scheme not in ("http", "https"):
+        raise CardNotFound(f"{_without_query(ref)!r} is not an http or https URL, a host or a file.")
+    url = url.with_fragment(None)
+    if url.path.endswith(".json") or "/.well-known/" in url.path:
+        return (url,)
+    path = url.raw_path.rstrip("/")
+    places = [path + WELL_KNOWN_PATH, WELL_KNOWN_PATH, path + _OLD_WELL_KNOWN_PATH, _OLD_WELL_KNOWN_PATH]
+    found = [url.with_path(place, encoded=True) for place in dict.fromkeys(places)]
+    return (*found, url) if path else tuple(found)
+
+
+def without_user(ref: str | PathLike[str]) -> tuple[str | PathLike[str], str | None]:
+    """A reference without user and password, and these as an Authorization header.
+
+    Raises:
+        CardNotFound: they cannot be read.
+    """
+    if not isinstance(ref, str) or card_file(ref) is not None:
+        return ref, None
+    scheme, separator, rest = ref.rpartition("://")
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    if not at:
+        return ref, None
+    try:
+        authorization = basic_authorization(URL(f"http://{user}@host/"))
+    except ValueError:
+        raise CardNotFound("The user and password in the URL cannot be read: write % and @ as %25 and %40.") from None
+    return f"{scheme}{separator}{rest[len(user) + 1 :]}", authorization
+
+
+def _scheme(ref: str) -> str:
+    """http for hosts of this machine and of private networks, where certificates are rare; else https."""
+    authority = ref.partition("/")[0].rpartition("@")[2]
+    host = authority.partition("]")[0].lstrip("[") if authority.startswith("[") else authority.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "http" if "." not in host or host.endswith((".localhost", ".local", ".internal")) else "https"
+    return "http" if address.is_private or address.is_loopback else "https"
+
+
+def _without_query(ref: str) -> str:
+    return ref.partition("?")[0].rpartition("@")[2]
+
+
+class FoundCard(msgspec.Struct, frozen=True):
+    """A valid agent card, as it was found."""
+
+    card: AgentCard
+    document: bytes  # the JSON as it came: a signature covers members, too, that AgentCard has not (A2A 1.0 §8.4.1)
+    where: str  # its URL without user, password and query, or the path of its file
+    url: URL | None = None  # to ask for it again; None is a file
+    authorization: str | None = None  # user and password in the reference: the agent gets them, too
 
 
 class _Kept(msgspec.Struct):
-    card: AgentCard
+    found: FoundCard
     fresh_until: float
     etag: str
     modified: str
@@ -47,94 +141,103 @@ class CardCache:
         self._limit = kept
         self._cards: OrderedDict[tuple[str, frozenset[tuple[str, str]]], _Kept] = OrderedDict()
 
-    async def get(self, http: Http, url: URL, headers: Mapping[str, str]) -> AgentCard | Answer:
-        """The card at a URL; the answer as it is where that is no success.
+    async def get(self, http: Http, url: URL, headers: Mapping[str, str]) -> FoundCard | None:
+        """The card at a URL; None when nothing is there. `headers` are those of `http`.
 
         Raises:
             InvalidCard: it is not a card, or not a valid one.
-            PeerError, NotServed: as Http.card does.
+            AuthenticationRequired, Unreachable, PeerTimeout, InvalidPeerResponse: the server could not tell.
         """
         key = (str(url), frozenset(headers.items()))
         kept = self._cards.get(key)
         asking = {"Accept": "application/json"}
         if kept is not None:
             if self._clock() < kept.fresh_until:
-                return kept.card
+                return kept.found
             if kept.etag:
                 asking["If-None-Match"] = kept.etag
             if kept.modified:
                 asking["If-Modified-Since"] = kept.modified
-        answer = await http.card(url, asking)
+        try:
+            answer = await http.card(url, asking)
+        except NotServed as error:
+            raise error.error from None
         if answer.status == 304 and kept is not None:
             kept.fresh_until = self._clock() + _fresh_s(answer.headers)
-            return kept.card
-        if answer.status != 200:
-            self._cards.pop(key, None)
-            return answer
-        card = read_card(answer.body, answer.url)
-        self._keep(key, card, answer.headers)
-        return card
-
-    def _keep(self, key: tuple[str, frozenset[tuple[str, str]]], card: AgentCard, headers: Mapping[str, str]) -> None:
+            return kept.found
         self._cards.pop(key, None)
+        if answer.status != 200:
+            check_authentication(answer)
+            if answer.status not in _NOT_HERE:
+                raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card.")
+            return None
+        found = FoundCard(_read(answer.body, answer.url), answer.body, answer.url, url)
+        self._keep(key, found, answer.headers)
+        return found
+
+    def _keep(self, key: tuple[str, frozenset[tuple[str, str]]], found: FoundCard, headers: Mapping[str, str]) -> None:
         if "no-store" in headers.get("cache-control", "").lower():
             return
         etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
         fresh_s = _fresh_s(headers)
         if fresh_s or etag or modified:
-            self._cards[key] = _Kept(card, self._clock() + fresh_s, etag, modified)
+            self._cards[key] = _Kept(found, self._clock() + fresh_s, etag, modified)
             if len(self._cards) > self._limit:
                 self._cards.popitem(last=False)
 
 
-async def find_card(http: Http, ref: str, headers: Mapping[str, str], cache: CardCache) -> tuple[AgentCard, URL]:
-    """The card that a reference leads to, and where it was: the first of the places that has one.
+async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True) -> FoundCard:
+    """Find and read an agent's card, as `connect` does. No credentials are sent but those in `ref` itself.
 
     Raises:
-        CardNotFound: none of them has.
-        InvalidCard: one has something else, and none a valid card.
+        CardNotFound, InvalidCard: there is none, or no valid one.
         AuthenticationRequired, Unreachable, PeerTimeout, InvalidPeerResponse: the server could not tell.
     """
+    ref, authorization = without_user(ref)
+    headers = {"A2A-Version": v1.VERSION}
+    if authorization is not None:
+        headers["Authorization"] = authorization
+    limit = _MAX_CARD_BYTES
+    http = Http(headers=headers, timeouts=Timeouts(), verify=verify, max_response_bytes=limit, max_event_bytes=limit)
+    try:
+        found = await find_card(ref, http, headers, CardCache())
+    finally:
+        await http.close()
+    return msgspec.structs.replace(found, authorization=authorization)
+
+
+async def find_card(ref: str | PathLike[str], http: Http, headers: Mapping[str, str], cache: CardCache) -> FoundCard:
+    """The card that a reference (`without_user`) leads to: the first of the places that has one. See `fetch_card`."""
+    path = card_file(ref) if isinstance(ref, str) else Path(fspath(ref))
+    if path is not None:
+        try:
+            document = path.read_bytes()
+        except OSError as error:
+            raise CardNotFound(f"The card file {str(path)!r} cannot be read: {error.strerror or error}.") from None
+        return FoundCard(_read(document, str(path)), document, str(path))
     fault: InvalidCard | None = None
-    looked: list[str] = []
-    for url in card_urls(ref):
+    urls = card_urls(str(ref))
+    for url in urls:
         try:
             found = await cache.get(http, url, headers)
         except InvalidCard as error:
             fault = fault or error
             continue
-        except NotServed as error:
-            raise error.error from None
-        if isinstance(found, AgentCard):
-            return found, url
-        check_authentication(found)
-        if found.status not in _NOT_HERE:
-            raise InvalidPeerResponse(f"{found.url} answered HTTP {found.status} instead of an agent card.")
-        looked.append(shown(url))
-    if fault is not None:
-        raise fault
-    raise CardNotFound(f"There is no agent card at {', '.join(looked)}.")
+        if found is not None:
+            return found
+    raise fault or CardNotFound(f"There is no agent card at {', '.join(map(shown, urls))}.")
 
 
-def read_card_file(path: Path) -> AgentCard:
-    """The card in a file. Raises CardNotFound when it cannot be read, InvalidCard when it holds no valid one."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CardNotFound(f"The card file {str(path)!r} cannot be read: {error.strerror or error}.") from None
-    return read_card(data, str(path))
-
-
-def read_card(data: bytes, where: str) -> AgentCard:
+def _read(document: bytes, where: str) -> AgentCard:
     """A valid card from JSON.
 
     Raises:
         InvalidCard: with what is wrong, each fault with the path of its field; `violations` has them one by one.
     """
     try:
-        card = decode(data, AgentCard)
+        card = decode(document, AgentCard)
     except InvalidParams as error:
-        old = _version_of_old_card(data)
+        old = _version_of_old_card(document)
         words = f"it is a card of A2A {old}, and this client speaks 1.0" if old else str(error)
         raise InvalidCard(f"The agent card at {where} is not valid: {words}.", violations=error.violations) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -163,10 +266,10 @@ def _fresh_s(headers: Mapping[str, str]) -> float:
     return max(0.0, float(match.group(1)) - (float(age) if age.isdigit() and len(age) < 10 else 0.0))
 
 
-def _version_of_old_card(data: bytes) -> str | None:
+def _version_of_old_card(document: bytes) -> str | None:
     """The version that a card of A2A before 1.0 names; None when it is none."""
     try:
-        card = json.loads(data)
+        card = json.loads(document)
     except (ValueError, RecursionError):
         return None
     if not isinstance(card, dict) or "supportedInterfaces" in card or not isinstance(card.get("url"), str):

@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from tieline.client.seen import Seen
-from tieline.client.timeouts import Recovery
 from tieline.client.transport import Events, Numbered
 from tieline.errors import (
     A2AError,
@@ -27,7 +28,7 @@ from tieline.errors import (
 )
 from tieline.types import StreamEvent, Task, TaskState
 
-__all__ = ["Following"]
+__all__ = ["Following", "Recovery", "rests"]
 
 _LINGER_S: Final = 1.0
 """How long the server has to close a stream behind its last event: it may still send a snapshot, and a connection
@@ -38,6 +39,25 @@ _LONGEST_ID: Final = 1000
 
 _PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
 """Errors of an attempt that another one may not meet."""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """How a broken stream is taken up again: at once, then after pauses that double."""
+
+    attempts: int = 8  # in a row that bring nothing new; after them the task is in doubt
+    first_pause_s: float = 0.2
+    longest_pause_s: float = 5.0
+
+    def pause_s(self, failures: int) -> float:
+        """The pause before the next attempt, when `failures` in a row have brought nothing."""
+        if failures == 0:
+            return 0.0
+        return min(self.longest_pause_s, self.first_pause_s * 2.0 ** min(failures - 1, 32))
+
+
+def rests(state: TaskState) -> bool:
+    """Whether waiting is over: the task has ended, or its caller has to act. A state that is not known is neither."""
+    return state.terminal or state.interrupted
 
 
 class Following:
@@ -123,7 +143,7 @@ class Following:
                     for news in seen.take(again):
                         self._failures = 1
                         yield news
-                    if again.status.state.terminal or again.status.state.interrupted:
+                    if rests(again.state):
                         return
         finally:
             await source.close()

@@ -10,16 +10,17 @@ import base64
 import io
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
 from yarl import URL
 
-from tieline.client.timeouts import Timeouts
-from tieline.client.transport import NotServed
+from tieline import __version__
+from tieline.client.transport import NotServed, Numbered, Timeouts
 from tieline.client.wirelog import log_data, log_request, log_response, logging_wire
 from tieline.errors import (
     A2AError,
@@ -29,8 +30,20 @@ from tieline.errors import (
     PeerTimeout,
     Unreachable,
 )
+from tieline.types import StreamEvent
+from tieline.wire.sse import EventStream, EventTooLarge
 
-__all__ = ["Answer", "Http", "HttpStream", "shown", "tls_context"]
+__all__ = [
+    "Answer",
+    "Http",
+    "SseEvents",
+    "Verify",
+    "basic_authorization",
+    "check_authentication",
+    "not_an_answer",
+    "request_headers",
+    "shown",
+]
 
 _CONNECTIONS: Final = 500  # open at the same time; more calls wait for one within their own limit
 _REUSED_S: Final = 4.0  # uvicorn and Node close idle connections after 5: a call into a closing one would be in doubt
@@ -45,12 +58,17 @@ Verify = bool | str | ssl.SSLContext
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole HTTP response. Header names are in lower case."""
+    """A whole HTTP response. Names of headers are found in any case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    url: str  # as `shown`
+    asked: URL
+
+    @property
+    def url(self) -> str:
+        """What was asked, as `shown`."""
+        return shown(self.asked)
 
     @property
     def excerpt(self) -> str:
@@ -66,32 +84,69 @@ class _Proxy(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
-class HttpStream:
-    """A response that is being read."""
+class SseEvents:
+    """A response that is a stream of server-sent events, as Events.
 
-    __slots__ = ("_content", "_open", "_response", "_url")
+    `decode` makes an event of the data of one, or raises the error that it reports. `open_` has the stream in it while
+    it is being read.
+    """
 
-    def __init__(self, response: aiohttp.ClientResponse, url: URL, open_: set[aiohttp.StreamReader]) -> None:
+    __slots__ = ("_content", "_decode", "_failure", "_frames", "_open", "_response", "_url")
+
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        url: URL,
+        decode: Callable[[bytes], StreamEvent],
+        frames: EventStream,
+        open_: set[aiohttp.StreamReader],
+    ) -> None:
         self._response = response
         self._content = response.content
         self._url = url
+        self._decode = decode
+        self._frames = frames
+        self._failure: A2AError | None = None
         self._open = open_
         open_.add(self._content)
 
-    async def read(self) -> bytes:
-        """What has come in, at least one byte; b"" at the clean end. Raises Unreachable, PeerTimeout."""
-        try:
-            data = await self._content.readany()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _broken(error, self._url) from None
-        if logging_wire() and data:
-            log_data(data)
-        return data
+    async def read(self) -> Sequence[Numbered]:
+        """See Events.read."""
+        if self._failure is not None:
+            raise self._failure
+        while True:
+            try:
+                data = await self._content.readany()  # b"" is the clean end
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise _broken(error, self._url) from None
+            if logging_wire() and data:
+                log_data(data)
+            events: list[Numbered] = []
+            try:
+                for frame in self._frames.feed(data):
+                    if frame.data:
+                        events.append((frame.id, self._decode(frame.data)))  # noqa: PERF401 - kept when one fails
+            except EventTooLarge as error:
+                self._fail(InvalidPeerResponse(str(error)), events)
+            except A2AError as error:
+                self._fail(error, events)
+            if events or not data:
+                return events
 
-    def close(self) -> None:
-        """Stop reading; the connection is kept only when the end was reached."""
+    def _fail(self, error: A2AError, events: list[Numbered]) -> None:
+        """Raise, unless there are events to hand out first."""
+        self._failure = error
+        self._abandon()
+        if not events:
+            raise error
+
+    def _abandon(self) -> None:
         self._open.discard(self._content)
         self._response.close()
+
+    async def close(self) -> None:
+        """See Events.close. The connection is kept only when the end was reached."""
+        self._abandon()
 
 
 class Http:
@@ -106,10 +161,11 @@ class Http:
         max_response_bytes: int,
         max_event_bytes: int,
     ) -> None:
-        self.max_event_bytes = max_event_bytes
-        self._headers = headers
-        self._tls = tls_context(verify)
+        self._headers = CIMultiDict({"User-Agent": f"tieline/{__version__}"})
+        self._headers.update(headers)
+        self._tls = _tls_context(verify)
         self._max_response_bytes = max_response_bytes
+        self._max_event_bytes = max_event_bytes
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._open: set[aiohttp.StreamReader] = set()  # what is being read
@@ -141,11 +197,21 @@ class Http:
         response = await self._request(verb, url, headers, body, self._answer_timeout)
         return await self._whole(response, url)
 
-    async def open(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> HttpStream | Answer:
+    async def open(
+        self,
+        verb: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        decode: Callable[[bytes], StreamEvent],
+        last_event_id: str | None,
+    ) -> SseEvents | Answer:
         """One call that is to be answered by an event stream; what is none is read whole. Raises as `answer` does."""
         response = await self._request(verb, url, headers, body, self._stream_timeout)
         if response.status == 200 and response.content_type == "text/event-stream":
-            return HttpStream(response, url, self._open)
+            frames = EventStream(last_event_id=last_event_id, max_event_bytes=self._max_event_bytes)
+            return SseEvents(response, url, decode, frames, self._open)
         try:
             async with asyncio.timeout(self._answer_s):
                 return await self._whole(response, url)
@@ -233,7 +299,21 @@ class Http:
         response.release()
         if logging_wire() and body:
             log_data(body)
-        return Answer(response.status, response.headers, body, shown(url))
+        return Answer(response.status, response.headers, body, url)
+
+
+def request_headers(
+    headers: Mapping[str, str], extensions: Sequence[str], last_event_id: str | None = None
+) -> Mapping[str, str]:
+    """`headers` with the service parameters of one call (A2A 1.0 §3.2.6)."""
+    if not extensions and last_event_id is None:
+        return headers
+    more = dict(headers)
+    if extensions:
+        more["A2A-Extensions"] = ",".join(extensions)
+    if last_event_id is not None:
+        more["Last-Event-ID"] = last_event_id
+    return more
 
 
 def check_authentication(answer: Answer) -> None:
@@ -263,7 +343,7 @@ def shown(url: URL | str) -> str:
         return "an invalid URL"
 
 
-def tls_context(verify: Verify) -> ssl.SSLContext | bool:
+def _tls_context(verify: Verify) -> ssl.SSLContext | bool:
     """What aiohttp takes as `ssl`. Raises OSError when a file of authorities cannot be read."""
     if isinstance(verify, str):
         return ssl.create_default_context(cafile=verify)

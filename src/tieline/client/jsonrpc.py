@@ -8,8 +8,7 @@ from itertools import count
 import msgspec
 from yarl import URL
 
-from tieline.client.events import SseEvents
-from tieline.client.http import Answer, Http, HttpStream, check_authentication, not_an_answer
+from tieline.client.http import Answer, Http, check_authentication, not_an_answer, request_headers
 from tieline.client.transport import Events, OneEvent, encoded
 from tieline.errors import A2AError, InvalidPeerResponse
 from tieline.types import (
@@ -62,32 +61,18 @@ class JsonRpcTransport:
     ) -> Events:
         method = "SendStreamingMessage" if isinstance(request, SendMessageRequest) else "SubscribeToTask"
         body = jsonrpc.encode_call(next(self._ids), method, encoded(request))
-        headers = _STREAM_HEADERS
-        if extensions or last_event_id is not None:
-            headers = _with(headers, extensions, last_event_id)
-        opened = await self._http.open("POST", self._url, headers, body)
-        if isinstance(opened, HttpStream):
-            limit = self._http.max_event_bytes
-            return SseEvents(opened, _event, last_event_id=last_event_id, max_event_bytes=limit)
-        return OneEvent(v1.decode_event(_result(opened)))
+        headers = request_headers(_STREAM_HEADERS, extensions, last_event_id)
+        opened = await self._http.open("POST", self._url, headers, body, decode=_event, last_event_id=last_event_id)
+        return OneEvent(v1.decode_event(_result(opened))) if isinstance(opened, Answer) else opened
 
     async def _call(self, method: str, request: Value, extensions: Sequence[str]) -> msgspec.Raw:
         body = jsonrpc.encode_call(next(self._ids), method, encoded(request))
-        headers = _with(_HEADERS, extensions, None) if extensions else _HEADERS
+        headers = request_headers(_HEADERS, extensions)
         return _result(await self._http.answer("POST", self._url, headers, body))
 
 
 def _event(data: bytes) -> StreamEvent:
     return v1.decode_event(jsonrpc.read_result(data))
-
-
-def _with(headers: dict[str, str], extensions: Sequence[str], last_event_id: str | None) -> dict[str, str]:
-    headers = dict(headers)
-    if extensions:
-        headers["A2A-Extensions"] = ",".join(extensions)
-    if last_event_id is not None:
-        headers["Last-Event-ID"] = last_event_id
-    return headers
 
 
 def _result(answer: Answer) -> msgspec.Raw:

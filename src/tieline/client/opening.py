@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import Protocol, runtime_checkable
 
 import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from tieline import __version__
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.direct import DirectTransport
-from tieline.client.discovery import CardCache, checked, find_card, read_card_file
-from tieline.client.http import Http, Verify, basic_authorization, check_authentication
-from tieline.client.interfaces import choose, spoken_version
+from tieline.client.discovery import CardCache, checked, find_card, without_user
+from tieline.client.http import Http, Verify, shown
 from tieline.client.jsonrpc import JsonRpcTransport
-from tieline.client.references import card_file
 from tieline.client.rest import RestTransport
-from tieline.client.route import Route, Way
-from tieline.client.timeouts import Timeouts
-from tieline.client.transport import NotServed, Transport
+from tieline.client.route import Route, Way, choose, spoken_version
+from tieline.client.transport import Timeouts, Transport
 from tieline.engine.agent import Agent
 from tieline.engine.service import Service
 from tieline.errors import CardNotFound, InternalError, InvalidCard
@@ -73,28 +68,27 @@ async def opened(ref: Reference, options: Options) -> Opened:
     """Find the agent. Raises PeerError; ValueError when an App has several agents."""
     if isinstance(ref, (Agent, Service)) or (not isinstance(ref, (str, PathLike)) and isinstance(ref, Publisher)):
         return await _in_process(ref, options)
-    common = _headers(options)
+    headers = _headers(options)
     version = spoken_version(options.version)
-    url: URL | None = None
-    if isinstance(ref, str) and card_file(ref) is None:
-        ref, authorization = _without_user(ref)
-        if authorization:
-            common.setdefault("Authorization", authorization)
-    common["A2A-Version"] = version or v1.VERSION
+    if not isinstance(ref, AgentCard):
+        ref, authorization = without_user(ref)
+        if authorization is not None:
+            headers.setdefault("Authorization", authorization)
+    headers["A2A-Version"] = version or v1.VERSION
     http = Http(
-        headers=common,
+        headers=headers,
         timeouts=options.timeouts,
         verify=options.verify,
         max_response_bytes=options.max_response_bytes,
         max_event_bytes=options.max_event_bytes,
     )
+    url: URL | None = None
     try:
         if isinstance(ref, AgentCard):
             card = checked(ref, "hand")
-        elif (path := Path(fspath(ref)) if isinstance(ref, PathLike) else card_file(ref)) is not None:
-            card = read_card_file(path)
         else:
-            card, url = await find_card(http, str(ref), common, options.cards)
+            found = await find_card(ref, http, headers, options.cards)
+            card, url = found.card, found.url
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
         route = Route([Way(_with_tenant(i, options.tenant), _transport(http, i, options.query)) for i in interfaces])
     except BaseException:
@@ -104,14 +98,10 @@ async def opened(ref: Reference, options: Options) -> Opened:
     async def renew() -> AgentCard:
         if url is None:
             return card
-        try:
-            found = await options.cards.get(http, url, common)
-        except NotServed as error:
-            raise error.error from None
-        if isinstance(found, AgentCard):
-            return found
-        check_authentication(found)
-        raise CardNotFound(f"There is no agent card at {found.url} any more (HTTP {found.status}).")
+        found = await options.cards.get(http, url, headers)
+        if found is None:
+            raise CardNotFound(f"There is no agent card at {shown(url)} any more.")
+        return found.card
 
     return Opened(card, route, renew, http.close)
 
@@ -160,22 +150,9 @@ def _with_tenant(interface: AgentInterface, tenant: str | None) -> AgentInterfac
     return interface if interface.tenant or not tenant else msgspec.structs.replace(interface, tenant=tenant)
 
 
-def _without_user(ref: str) -> tuple[str, str | None]:
-    """A URL without user and password, and these as an Authorization header."""
-    scheme, separator, rest = ref.rpartition("://")
-    user, at, _ = rest.partition("/")[0].rpartition("@")
-    if not at:
-        return ref, None
-    try:
-        authorization = basic_authorization(URL(f"http://{user}@host/"))
-    except ValueError:
-        raise CardNotFound("The user and password in the URL cannot be read: write % and @ as %25 and %40.") from None
-    return f"{scheme}{separator}{rest[len(user) + 1 :]}", authorization
-
-
 def _headers(options: Options) -> CIMultiDict[str]:
     """What every request carries. Raises ValueError for what cannot be sent, never showing a value."""
-    headers = CIMultiDict({"User-Agent": f"tieline/{__version__}"})
+    headers: CIMultiDict[str] = CIMultiDict()
     for name, value in options.headers.items():
         if not name or not name.isascii() or any(character in name for character in "\r\n\0: "):
             raise ValueError(f"{name!r} is not the name of a header")

@@ -9,15 +9,14 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from tieline.card import AgentCard, AgentInterface
-from tieline.client.answers import at_rest, streamed_answer, wait
-from tieline.client.calls import Calls
-from tieline.client.content import Content, message_of
+from tieline.client.calls import Calls, streamed_answer, wait
+from tieline.client.content import Content, Reply, message_of, reply_of
 from tieline.client.discovery import CardCache
+from tieline.client.following import Recovery, rests
 from tieline.client.http import Verify
 from tieline.client.opening import Opened, Options, Reference, in_order, opened
-from tieline.client.reply import Reply, reply_of
 from tieline.client.seen import Seen
-from tieline.client.timeouts import Recovery, Timeouts
+from tieline.client.transport import Timeouts
 from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
     CancelTaskRequest,
@@ -124,7 +123,7 @@ class Peer:
         calls = self._calls
         named = calls.extensions(extensions)
         answer = await (streamed_answer(calls, request, named) if calls.streams else calls.send(request, named))
-        if isinstance(answer, Task) and not at_rest(answer):
+        if isinstance(answer, Task) and not rests(answer.state):
             answer = await wait(calls, answer.id, poll_s, named)
         return reply_of(answer)
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from yarl import URL
 
-from tieline.client.events import SseEvents
-from tieline.client.http import Answer, Http, HttpStream, check_authentication, not_an_answer
+from tieline.client.http import Answer, Http, check_authentication, not_an_answer, request_headers
 from tieline.client.transport import Events, OneEvent, encoded
 from tieline.errors import A2AError, InvalidPeerResponse, MethodNotFound, TaskNotFound
 from tieline.types import (
@@ -56,7 +55,7 @@ class RestTransport:
         self._base = str(url.with_query(None).with_fragment(None)).rstrip("/")
         self._query = url.raw_query_string  # of the interface: sent with each call
         self._served = False  # something was answered here
-        self._fixed = {path: self._at(path) for path in (_SEND.path, _STREAM.path, _LIST.path)}
+        self._fixed = {method.path: self._at(method.path) for method in (_SEND, _STREAM)}  # the request is the body
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
         return v1.decode_answer(await self._call(_SEND, request, extensions))
@@ -78,26 +77,26 @@ class RestTransport:
     ) -> Events:
         method = _STREAM if isinstance(request, SendMessageRequest) else _SUBSCRIBE
         verb, url, body = self._encoded(method, request)
-        headers = _headers(_ACCEPT_STREAM, body, extensions, last_event_id)
-        opened = await self._http.open(verb, url, headers, body)
-        if isinstance(opened, HttpStream):
-            self._served = True
-            limit = self._http.max_event_bytes
-            return SseEvents(opened, _event, last_event_id=last_event_id, max_event_bytes=limit)
-        return OneEvent(v1.decode_event(self._body(opened, method, request)))
+        headers = request_headers(_headers(_ACCEPT_STREAM, body), extensions, last_event_id)
+        opened = await self._http.open(verb, url, headers, body, decode=_event, last_event_id=last_event_id)
+        if isinstance(opened, Answer):
+            return OneEvent(v1.decode_event(self._body(opened, method, request)))
+        self._served = True
+        return opened
 
     async def _call(self, method: Method, request: Value, extensions: Sequence[str]) -> bytes:
         verb, url, body = self._encoded(method, request)
-        answer = await self._http.answer(verb, url, _headers(_ACCEPT, body, extensions, None), body)
+        headers = request_headers(_headers(_ACCEPT, body), extensions)
+        answer = await self._http.answer(verb, url, headers, body)
         return self._body(answer, method, request)
 
     def _encoded(self, method: Method, request: Value) -> tuple[str, URL, bytes | None]:
-        if method.body and (url := self._fixed.get(method.path)) is not None:
-            return method.verbs[0], url, encoded(request)
+        if method.path in self._fixed:
+            return method.verbs[0], self._fixed[method.path], encoded(request)
         if method.body:
             encoded(request)  # refuses what cannot be written, as for every other request
         verb, path, body = rest.encode_request(method, request)
-        return verb, self._fixed.get(path) or self._at(path), body
+        return verb, self._at(path), body
 
     def _at(self, path: str) -> URL:
         if self._query:
@@ -122,15 +121,8 @@ class RestTransport:
         raise error
 
 
-def _headers(accept: str, body: bytes | None, extensions: Sequence[str], last_event_id: str | None) -> dict[str, str]:
-    headers = {"Accept": accept}
-    if body is not None:
-        headers["Content-Type"] = rest.MEDIA_TYPE
-    if extensions:
-        headers["A2A-Extensions"] = ",".join(extensions)
-    if last_event_id is not None:
-        headers["Last-Event-ID"] = last_event_id
-    return headers
+def _headers(accept: str, body: bytes | None) -> dict[str, str]:
+    return {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": rest.MEDIA_TYPE}
 
 
 def _event(data: bytes) -> StreamEvent:

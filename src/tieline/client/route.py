@@ -1,27 +1,81 @@
-"""The ways to one agent, the best first, and the change to the next one when the first cannot be reached."""
+"""The ways to one agent: which interfaces of its card, in which order (A2A 1.0 §8.3.2), and the change to the next."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from tieline.card import AgentInterface
+from tieline.card import AgentCard, AgentInterface
 from tieline.client.transport import NotServed, Transport
-from tieline.errors import Unreachable
+from tieline.errors import InvalidCard, Unreachable, VersionNotSupported
 
-__all__ = ["Route", "Way"]
+__all__ = ["TRANSPORTS", "Route", "Way", "choose", "spoken_version"]
 
 T = TypeVar("T")
 
+TRANSPORTS: Final = ("JSONRPC", "HTTP+JSON")
+"""The protocol bindings that this client speaks."""
 
-class Way:
+VERSIONS: Final = ("1.0",)
+"""The protocol versions that this client speaks, Major.Minor."""
+
+_ALIASES: Final = {"JSON-RPC": "JSONRPC", "REST": "HTTP+JSON", "HTTP_JSON": "HTTP+JSON"}
+_PATCH = re.compile(r"(\d+\.\d+)\.\d+$")
+
+
+def spoken_version(version: str | None) -> str | None:
+    """The version that the caller wants, without a patch number (§3.6); None is any.
+
+    Raises VersionNotSupported when this client does not speak it: no other one is used instead.
+    """
+    if version is None:
+        return None
+    plain = _PATCH.sub(r"\1", version)
+    if plain not in VERSIONS:
+        raise VersionNotSupported(version, VERSIONS)
+    return plain
+
+
+def choose(
+    card: AgentCard, *, transports: Sequence[str] | None = None, version: str | None = None, tenant: str | None = None
+) -> tuple[AgentInterface, ...]:
+    """The interfaces to use, the best first: those of the card in its order that this client speaks.
+
+    `transports` is the caller's own order and leaves out what it does not name. With a `tenant`, interfaces of other
+    tenants are left out, and one that names none is used with it.
+
+    Raises:
+        InvalidCard: none is left.
+    """
+    spoken = VERSIONS if version is None else (version,)
+    usable = [
+        interface
+        for interface in card.supported_interfaces
+        if interface.protocol_binding in TRANSPORTS
+        and _PATCH.sub(r"\1", interface.protocol_version) in spoken
+        and (not tenant or not interface.tenant or interface.tenant == tenant)
+    ]
+    if transports is not None:
+        wanted = [_ALIASES.get(name.upper(), name.upper()) for name in transports]
+        order = {name: place for place, name in reversed(list(enumerate(wanted)))}
+        usable = [interface for interface in usable if interface.protocol_binding in order]
+        usable.sort(key=lambda interface: order[interface.protocol_binding])
+    if not usable:
+        offered = ", ".join(f"{i.protocol_binding} {i.protocol_version}" for i in card.supported_interfaces) or "none"
+        asked = f" of {', '.join(transports)}" if transports is not None else ""
+        raise InvalidCard(
+            f"The card of {card.name!r} offers no interface that can be used{asked}: it has {offered};"
+            f" this client speaks {', '.join(TRANSPORTS)} in version {', '.join(spoken)}."
+        )
+    return tuple(usable)
+
+
+class Way(NamedTuple):
     """An interface and the transport that speaks it."""
 
-    __slots__ = ("interface", "transport")
-
-    def __init__(self, interface: AgentInterface, transport: Transport) -> None:
-        self.interface = interface
-        self.transport = transport
+    interface: AgentInterface
+    transport: Transport
 
 
 class Route:

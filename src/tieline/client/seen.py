@@ -57,11 +57,6 @@ class Seen:
         self._artifacts: dict[str, _Given] | None = None  # None: nothing was given yet
 
     @property
-    def anything(self) -> bool:
-        """Whether the consumer was given anything."""
-        return self._artifacts is not None or self.message is not None
-
-    @property
     def state(self) -> TaskState | None:
         """The task's state as far as it was told."""
         return None if self._status is None else self._status.state

@@ -1,9 +1,11 @@
-"""What a transport is: the operations of A2A 1.0 as one way to reach an agent carries them."""
+"""What a transport is: the operations of A2A 1.0 as one way to reach an agent carries them, and how long they take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
+
+import msgspec
 
 from tieline.errors import InvalidParams, PeerError
 from tieline.types import (
@@ -20,10 +22,23 @@ from tieline.types import (
     encode,
 )
 
-__all__ = ["Events", "NotServed", "OneEvent", "Transport", "encoded"]
+__all__ = ["Events", "NotServed", "Numbered", "OneEvent", "Timeouts", "Transport", "encoded"]
 
 Numbered = tuple[str | None, StreamEvent]
 """An event with the id that is in force after it; None where the server gives no ids."""
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds. Whatever runs out ends the call with PeerTimeout.
+
+    A stream has no limit as a whole: one that is silent for `idle_s` (no event, no keep-alive comment) counts as broken
+    and is taken up again.
+    """
+
+    connect_s: float = 10.0  # to a connection, TLS included
+    answer_s: float | None = 600.0  # from the call to the end of its answer; a blocking send takes as long as its task
+    idle_s: float = 120.0  # between two signs of life of a stream, its first included
+    card_s: float = 10.0  # to the agent card, each place that it is looked for
 
 
 class NotServed(Exception):
