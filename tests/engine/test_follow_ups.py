@@ -10,11 +10,13 @@ import pytest
 from tests.engine.gated import GatedStore
 from tests.engine.scene import CALLER, ask, in_loop, next_of, rest_of, says, serving, states, turns
 from tieline import Limits, Turn
-from tieline.errors import InvalidParams, Overloaded, UnsupportedOperation
+from tieline.engine.turn import Caller
+from tieline.errors import InvalidParams, Overloaded, TaskNotFound, UnsupportedOperation
 from tieline.stores.memory import MemoryStore
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
+    ListTasksRequest,
     SubscribeToTaskRequest,
     Task,
     TaskArtifactUpdateEvent,
@@ -302,3 +304,47 @@ async def test_a_caller_that_goes_away_before_its_answer_takes_nothing_with_it()
             if heard:
                 assert record.state is TaskState.COMPLETED, f"lost when the caller left after {steps} steps"
             assert service.runs == {}, f"left behind when the caller left after {steps} steps"
+
+
+@pytest.mark.parametrize("followed", [False, True])
+@in_loop
+async def test_an_agent_that_is_put_to_work_again_begins_an_artifact_of_its_own(followed: bool) -> None:
+    """Whether or not somebody has followed the task in between, which keeps its run."""
+    store = MemoryStore()
+
+    async def rests(turn: Turn) -> Any:
+        yield f"got {turn.text}"
+        if turn.text == "one":
+            yield TaskStatus(TaskState.INPUT_REQUIRED, turn.reply("Which?"))
+
+    async with serving(rests, store=store) as service:
+        task = await ask(service, "one")
+        watching = await service.subscribe_to_task(SubscribeToTaskRequest(task.id), CALLER) if followed else None
+        ended = await ask(service, "two", task_id=task.id)
+        assert [artifact.text for artifact in ended.artifacts] == ["got one", "got two"]
+        if watching is not None:
+            assert states(await rest_of(watching)) == ["INPUT_REQUIRED", "WORKING", "COMPLETED"]
+
+
+@pytest.mark.requirement("resource.missing-like-forbidden", over=("direct",))
+@in_loop
+async def test_a_task_at_work_is_not_there_for_another_caller() -> None:
+    async def asks(turn: Turn) -> Any:
+        yield await turn.ask("Which?")
+
+    async with serving(asks) as service:
+        task = await ask(service, "begin")
+        assert list(service.runs) == [task.id]
+        for other in (Caller(principal="bob"), Caller(tenant="acme"), Caller(principal="bob", tenant="acme")):
+            for call in (
+                service.get_task(GetTaskRequest(task.id), other),
+                service.cancel_task(CancelTaskRequest(task.id), other),
+                service.subscribe_to_task(SubscribeToTaskRequest(task.id), other),
+                service.subscribe_to_task(SubscribeToTaskRequest(task.id), other, last_event_id=0),
+                service.send_message(says("this", task_id=task.id), other),
+                service.send_streaming_message(says("this", task_id=task.id), other),
+            ):
+                with pytest.raises(TaskNotFound):
+                    await call
+            assert (await service.list_tasks(ListTasksRequest(), other)).total_size == 0
+        assert (await ask(service, "this", task_id=task.id)).text == "this"

@@ -270,9 +270,10 @@ async def test_a_corrupted_file_is_said_to_be_so_wherever_it_shows(tmp_path: Pat
     for sentence in said:
         assert str(path) in sentence
         assert "malformed" in sentence or "corrupt" in sentence
-    with pytest.raises(StoreError):  # and no lock or connection is left behind: the same is said again
+    with pytest.raises(StoreError) as refusal:  # and no lock is left behind: the same is said again
         async with opened(path) as again:
             raise StoreError("; ".join(await every_use(again, tasks[0])))
+    assert not isinstance(refusal.value, StoreInUse)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\1" * 4080])
