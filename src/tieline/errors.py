@@ -2,7 +2,7 @@
 
     A2AError
     ├── ParseError, InvalidRequest, MethodNotFound, InvalidParams      the caller's request is not well formed
-    │   └── BodyTooLarge, MisdirectedRequest                           (an InvalidRequest)
+    │   └── BodyTooLarge, MisdirectedRequest, OriginNotAllowed         (each an InvalidRequest)
     ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation, ...     the nine errors of A2A 1.0 §3.3.2
     │   └── MediaTypeNotSupported                                      (a ContentTypeNotSupported of the HTTP header)
     ├── InternalError                                                  our fault; the cause is logged, never sent
@@ -48,6 +48,7 @@ __all__ = [
     "MediaTypeNotSupported",
     "MethodNotFound",
     "MisdirectedRequest",
+    "OriginNotAllowed",
     "Overloaded",
     "ParseError",
     "PeerError",
@@ -147,6 +148,12 @@ class MisdirectedRequest(InvalidRequest):
     """The request names a host that this server does not answer for."""
 
     http_status, reason = 421, "MISDIRECTED_REQUEST"
+
+
+class OriginNotAllowed(InvalidRequest):
+    """The request comes from a web page that may not call this server."""
+
+    http_status, grpc_status, reason = 403, "PERMISSION_DENIED", "ORIGIN_NOT_ALLOWED"
 
 
 class MethodNotFound(A2AError):
@@ -376,7 +383,7 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
 )
 _BY_CODE: dict[int, type[A2AError]] = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
-_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, Overloaded)}
+_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed, Overloaded)}
 
 
 def error_for(

@@ -47,6 +47,13 @@ def parts_of(*content: Content) -> tuple[Part, ...]:
 
 def part_of(content: Content) -> Part:
     """One piece of content as a part; raises InvalidAgentResponse for what cannot be one."""
+    try:
+        return _part_of(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidAgentResponse(f"The content cannot be written as JSON: {error}") from None
+
+
+def _part_of(content: Content) -> Part:
     if isinstance(content, str):
         return Part(text=str(content) if type(content) is not str else content)
     if isinstance(content, Part):

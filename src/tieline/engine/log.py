@@ -323,7 +323,7 @@ class TaskLog(ABC):
             try:
                 await future
             finally:
-                if not future.done():
+                if future.cancelled() and future in self._settlers:
                     self._settlers.remove(future)
         if self.broken is not None:
             raise self.broken

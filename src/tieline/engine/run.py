@@ -22,6 +22,7 @@ from tieline.engine.content import (
     message_from,
     own_message,
     part_of,
+    parts_of,
     placed,
     printable,
     without_blobs,
@@ -187,9 +188,6 @@ class Run(TaskLog):
         except InvalidAgentResponse as error:
             log.error("agent %r gave an invalid answer in task %s: %s", self.agent.name, self.task_id, error)
             self._end(TaskState.FAILED, "The agent gave an answer that is not valid.")
-        except KeyboardInterrupt:  # somebody at the terminal, not the agent
-            self._end(TaskState.FAILED, "The server was interrupted.")
-            raise
         except BaseException:  # an agent's bug is not the server's, whatever it raises
             log.exception("agent %r failed in task %s", self.agent.name, self.task_id)
             self._end(TaskState.FAILED, _NEUTRAL)
@@ -277,12 +275,15 @@ class Run(TaskLog):
             self.give_artifact(replace(item, parts=tuple(part_of(part) for part in item.parts)), last_chunk=True)
         elif isinstance(item, TaskStatus):
             self.give_status(item.state, item.message)
+        elif isinstance(item, TaskState):
+            self.give_status(item)
         else:
-            part = part_of(item)
+            several = isinstance(item, (list, tuple)) and bool(item) and all(isinstance(part, Part) for part in item)
+            parts = parts_of(*item) if several else (part_of(item),)
             first = self._response_id is None
             if first:
                 self._response_id = self._free_response_id()
-            artifact = Artifact(self._response_id or "", (part,), "response" if first else None)
+            artifact = Artifact(self._response_id or "", parts, "response" if first else None)
             self.give_artifact(artifact, append=not first, last_chunk=whole)
 
     def _give_message(self, message: Message) -> None:

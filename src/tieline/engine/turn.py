@@ -56,7 +56,7 @@ class Turn:
     """One run of an agent: what it was asked, and how it answers.
 
     Beside these methods an agent answers by yielding or returning: str (a chunk of the artifact "response"), dict or
-    list (a data part of it), Part, Artifact, or TaskStatus.
+    list (a data part of it), Part or a list of Parts, Artifact, TaskStatus or TaskState.
     """
 
     __slots__ = ("_run", "message")

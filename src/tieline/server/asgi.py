@@ -25,13 +25,15 @@ from tieline.errors import (
     BodyTooLarge,
     InternalError,
     InvalidRequest,
+    MediaTypeNotSupported,
     MethodNotFound,
     MisdirectedRequest,
+    OriginNotAllowed,
     Overloaded,
     ParseError,
 )
 from tieline.server.cards import CardPage
-from tieline.server.streams import Receive, Send, Stream
+from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.types import encode
@@ -85,10 +87,12 @@ class App:
         self._strict = strict
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
-        self._cors_origins = frozenset(cors_origins)
+        self._cors_origins = frozenset(origin.lower().rstrip("/") for origin in cors_origins)
+        self._own_origin = "" if public_url is None else "/".join(public_url.lower().split("/")[:3])
         self._streams: set[Stream] = set()
+        self.waiting: set[Watch] = set()  # requests that wait for an agent
         self._tick_s = min(0.25, keep_alive_s / 8)
-        self._ticking: asyncio.TimerHandle | None = None  # one timer for all streams
+        self._ticking: asyncio.TimerHandle | None = None  # one timer for all open requests
         self._ready = False
         self._endpoints = {
             path: Endpoint(
@@ -133,13 +137,20 @@ class App:
             self._ticking = None
         await self.store.close()
 
+    def tick(self) -> None:
+        """Look after open requests from now on, while there are any."""
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
+
     def _tick(self) -> None:
-        """Look after streams that are quiet, while there are streams."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
         for stream in self._streams:
-            stream.look(now, self._tick_s)
-        self._ticking = loop.call_later(self._tick_s, self._tick) if self._streams else None
+            stream.look(now, self._keep_alive_s - self._tick_s)
+        for watch in self.waiting:
+            watch.look(now)
+        self._ticking = None
+        if self._streams or self.waiting:
+            self.tick()
 
     # --- ASGI ---------------------------------------------------------------------------------------------------------
 
@@ -176,6 +187,9 @@ class App:
                     return
             else:
                 path = slash + below
+        if b"origin" in headers and path != WELL_KNOWN_PATH and not self._origin_allowed(headers):
+            await _refuse(send, _origin_refused(headers))
+            return
         if self._cors_origins:
             send = self._with_cors(headers, send)
             preflight = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
@@ -186,10 +200,9 @@ class App:
         if stream is not None:
             del headers  # an idle stream keeps nothing of its request
             self._streams.add(stream)
-            if self._ticking is None:
-                self._tick()
+            self.tick()
             try:
-                await stream.send(receive, send, self._keep_alive_s)
+                await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
 
@@ -221,6 +234,16 @@ class App:
             self._hosts_seen.add(sent)
         return True
 
+    def _origin_allowed(self, headers: Headers) -> bool:
+        """Whether a web page of this origin may call: one of our own, or one that was named.
+
+        A page can send a plain POST anywhere without asking; the browser then says where it comes from.
+        """
+        origin = headers[b"origin"].decode("latin-1").lower()
+        if "*" in self._cors_origins or origin in self._cors_origins or origin == self._own_origin:
+            return True
+        return origin.partition("://")[2] == headers.get(b"host", b"").decode("latin-1").lower()
+
     async def _no_agent(self, send: Send, path: str, root: str) -> None:
         cards = ", ".join(f"{root}{at}{WELL_KNOWN_PATH}" for at in sorted(self._endpoints))
         error = MethodNotFound(f"There is no agent at {path}. The agents here have their cards at {cards}.")
@@ -228,7 +251,9 @@ class App:
 
     def _with_cors(self, headers: Headers, send: Send) -> Send:
         origin = headers.get(b"origin")
-        allowed = origin is not None and ("*" in self._cors_origins or origin.decode("latin-1") in self._cors_origins)
+        allowed = origin is not None and (
+            "*" in self._cors_origins or origin.decode("latin-1").lower() in self._cors_origins
+        )
 
         async def send_with_cors(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -279,7 +304,11 @@ class Endpoint:
         if path == "/" or path == "":
             if scope["method"] == "POST":
                 return await self._jsonrpc(scope, headers, receive, send)
-        elif path == WELL_KNOWN_PATH:
+            await _refuse(
+                send, rest.VerbNotAllowed(scope["method"], "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
+            )
+            return None
+        if path == WELL_KNOWN_PATH:
             await self._card.answer(scope, headers, send)
             return None
         return await self._rest(scope, headers, path, receive, send)
@@ -301,7 +330,8 @@ class Endpoint:
                 raise MethodNotFound(f"There is no method {call.method!r} in A2A {v1.VERSION}.")
             operation = self._unary.get(call.method)
             if operation is not None:
-                result = await operation(v1.read_params(method, call.params), caller)
+                params = v1.read_params(method, call.params)
+                result = await self._watched(operation(params, caller), receive)
                 await _answer(send, 200, jsonrpc.encode_result(id_, result))
                 return None
             if not method.streaming:
@@ -342,7 +372,8 @@ class Endpoint:
             request = rest.read_request(method, fields, query, body)
             operation = self._unary.get(method.name)
             if operation is not None:
-                await _answer(send, 200, await operation(request, caller), content_type=_A2A_JSON)
+                result = await self._watched(operation(request, caller), receive)
+                await _answer(send, 200, result, content_type=_A2A_JSON)
                 return None
             return Stream(await self._open(method, request, caller, headers), rest.encode_error)
         except _Gone:
@@ -352,6 +383,24 @@ class Endpoint:
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
             await _refuse(send, _ours(error))
         return None
+
+    async def _watched(self, answer: Awaitable[bytes], receive: Receive) -> bytes:
+        """An answer that may be long in coming. Raises _Gone when its caller does not wait for it any more."""
+        task = asyncio.current_task()
+        assert task is not None
+        watch = Watch(receive, task.cancel)
+        app = self._app
+        app.waiting.add(watch)
+        app.tick()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if watch.gone:
+                raise _Gone from None
+            raise
+        finally:
+            app.waiting.discard(watch)
+            watch.end()
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -377,7 +426,13 @@ class Endpoint:
     # --- parts of a request -------------------------------------------------------------------------------------------
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """The body. Raises BodyTooLarge as soon as it is known to be, _Gone when its sender has left."""
+        """The body.
+
+        Raises BodyTooLarge as soon as it is known to be, MediaTypeNotSupported when it is compressed, _Gone when its
+        sender has left.
+        """
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise MediaTypeNotSupported("The request's body is compressed: send it without Content-Encoding.")
         limit = self._max_body_bytes
         length = headers.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 15 or int(length) > limit):
@@ -441,6 +496,11 @@ def _ours(error: Exception) -> A2AError:
         return InvalidRequest("The request nests too deep.")
     log.exception("a request failed", exc_info=error)
     return InternalError("Internal error. The server's operator finds the reason in the log.")
+
+
+def _origin_refused(headers: Headers) -> OriginNotAllowed:
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    return OriginNotAllowed(f"Web pages of {origin} may not call this server. Allow them with --cors-origin.")
 
 
 def _host_refused(headers: Headers) -> MisdirectedRequest:

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -45,6 +46,8 @@ def load_agents(target: str) -> Agent | dict[str, Agent] | App:
     where, _, name = target.rpartition(":")
     if not where or not name.isidentifier():
         where, name = target, ""
+    if not where.strip() or Path(where).is_dir():
+        raise CannotServe(f"{target!r} is not a file or module. Give FILE.py or module:object.")
     if where.endswith(".py") or Path(where).is_file():
         module = _load_file(Path(where))
     else:
@@ -55,8 +58,8 @@ def load_agents(target: str) -> Agent | dict[str, Agent] | App:
             if error.name is not None and (where == error.name or where.startswith(f"{error.name}.")):
                 raise CannotServe(f"There is no file or module {where!r}. Give FILE.py or module:object.") from None
             raise CannotServe(f"{where} needs {error.name!r}, which is not installed.") from error
-        except Exception as error:
-            raise CannotServe(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise CannotServe(f"{where} cannot be imported: {_reason(error)}") from error
     if name:
         if name not in module:
             raise CannotServe(f"{where} has no {name!r}. {_agents_in(module)}")
@@ -86,9 +89,18 @@ def _load_file(path: Path) -> dict[str, object]:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise CannotServe(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise CannotServe(f"{path} cannot be loaded: {_reason(error)}") from error
     return vars(module)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong while a module was loaded, and on which line of it."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {error.msg}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    at = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    return f"{at}{type(error).__name__}: {error}"
 
 
 def _agents_in(module: Mapping[str, object]) -> str:

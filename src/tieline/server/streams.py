@@ -10,7 +10,7 @@ from tieline.engine.cursor import Cursor
 from tieline.errors import A2AError
 from tieline.wire import sse
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "Watch"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -24,7 +24,41 @@ _START = {
         (b"x-accel-buffering", b"no"),  # nginx would hold events back
     ],
 }
-_IDLE_S = 1.0  # a stream that has had nothing to say for so long begins to watch whether its caller is still there
+_WATCH_S = 1.0  # a request that is open for so long begins to watch whether its caller is still there
+
+
+class Watch:
+    """Notices that the caller of an open request has gone, and says so once.
+
+    To be made when the body has been read: what the server gives after it is the caller's departure.
+    """
+
+    __slots__ = ("_began", "_on_gone", "_receive", "_waiting", "gone")
+
+    def __init__(self, receive: Receive, on_gone: Callable[[], object]) -> None:
+        self.gone = False
+        self._receive = receive
+        self._on_gone = on_gone
+        self._began: float | None = None  # loop time of the first look
+        self._waiting: asyncio.Task[None] | None = None
+
+    def look(self, now: float) -> None:
+        """Called now and then; begins to watch when the request has been open for a while."""
+        if self._began is None:
+            self._began = now
+        elif self._waiting is None and now - self._began > _WATCH_S:
+            self._waiting = asyncio.ensure_future(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self._on_gone()
+
+    def end(self) -> None:
+        """The request is answered."""
+        if self._waiting is not None:
+            self._waiting.cancel()
 
 
 class Stream:
@@ -33,7 +67,7 @@ class Stream:
     `before` and `behind` go around the JSON of each event; an error that breaks the stream off is one frame more.
     """
 
-    __slots__ = ("_before", "_behind", "_encode_error", "_patience_s", "_quiet_since", "cursor")
+    __slots__ = ("_before", "_behind", "_encode_error", "_quiet_since", "_watch", "cursor")
 
     def __init__(
         self, cursor: Cursor, encode_error: Callable[[A2AError], bytes], before: bytes = b"", behind: bytes = b""
@@ -42,19 +76,21 @@ class Stream:
         self._encode_error = encode_error
         self._before = before
         self._behind = behind + b"\n\n"
-        self._patience_s = _IDLE_S
+        self._watch: Watch | None = None
         self._quiet_since: float | None = None  # loop time since which it waits for news
 
-    def look(self, now: float, tick_s: float) -> None:
-        """Rouse a stream that has been quiet for as long as it may be; called every `tick_s` seconds."""
-        if self._quiet_since is not None and now - self._quiet_since > self._patience_s - tick_s:
+    def look(self, now: float, quiet_s: float) -> None:
+        """Called now and then; rouses a stream that has been quiet for `quiet_s` seconds."""
+        if self._watch is not None:
+            self._watch.look(now)
+        if self._quiet_since is not None and now - self._quiet_since > quiet_s:
             self.cursor.nudge()
 
-    async def send(self, receive: Receive, send: Send, keep_alive_s: float) -> None:
+    async def send(self, receive: Receive, send: Send) -> None:
         """Send what the cursor gives until it ends or its caller has gone; events that are ready go out together."""
-        time = asyncio.get_running_loop().time
         cursor = self.cursor
-        gone: asyncio.Task[None] | None = None
+        watch = self._watch = Watch(receive, cursor.close)
+        time = asyncio.get_running_loop().time
         try:
             await send(_START)
             while True:
@@ -77,14 +113,7 @@ class Stream:
                     self._quiet_since = time()
                     news = await cursor.wait()
                     self._quiet_since = None
-                    if news:
-                        continue
-                    if gone is None:
-                        gone = asyncio.ensure_future(_until_gone(receive))
-                        gone.add_done_callback(lambda _: cursor.close())
-                        self._patience_s = keep_alive_s - _IDLE_S if keep_alive_s > 2 * _IDLE_S else keep_alive_s
-                    else:
-                        self._patience_s = keep_alive_s
+                    if not news:
                         await send({"type": "http.response.body", "body": sse.KEEP_ALIVE, "more_body": True})
             if cursor.failure is not None:
                 frame = sse.frame(self._encode_error(cursor.failure))
@@ -92,10 +121,4 @@ class Stream:
             await send({"type": "http.response.body", "body": b""})
         finally:
             cursor.close()
-            if gone is not None:
-                gone.cancel()
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+            watch.end()

@@ -17,7 +17,9 @@ def open_store(where: str | Store) -> Store:
     kind, _, rest = where.partition(":")
     if kind == "memory":
         return MemoryStore()
-    if kind == "sqlite" and rest:
+    if kind == "sqlite" and rest.strip("/:") == "memory":
+        raise ValueError(f"{where!r} would be a file of that name: give memory to keep nothing")
+    if kind == "sqlite" and rest.strip(":"):
         from tieline.stores.sqlite import SQLiteStore
 
         return SQLiteStore(rest.removeprefix("//").replace("//", "/", 1) if rest.startswith("///") else rest)

@@ -25,8 +25,8 @@ class VerbNotAllowed(MethodNotFound):
 
     http_status = 405
 
-    def __init__(self, verb: str, path: str, allowed: tuple[str, ...]) -> None:
-        super().__init__(f"{verb} is not allowed on {path}: use {' or '.join(allowed)}.")
+    def __init__(self, verb: str, path: str, allowed: tuple[str, ...], more: str = "") -> None:
+        super().__init__(f"{verb} is not allowed on {path}: use {' or '.join(allowed)}.{more and ' ' + more + '.'}")
         self.allowed = allowed
 
 
