@@ -11,8 +11,10 @@ import pytest
 
 import tieline
 from tests.behaviour.agents import Puppet, make_agent
+from tests.behaviour.direct import Direct
 from tests.behaviour.failing_store import FailingStore
-from tests.behaviour.harness import Direct, JsonRpc, Rest, Transport
+from tests.behaviour.harness import Transport
+from tests.behaviour.over_http import JsonRpc, Rest
 from tieline import Agent, App
 from tieline.stores import Store
 

@@ -10,17 +10,9 @@ from typing import Any
 import pytest
 
 from tests.behaviour.agents import Puppet, begun, hello, make_agent
-from tests.behaviour.harness import (
-    ERRORS,
-    Direct,
-    Json,
-    Refused,
-    Tenant,
-    Transport,
-    message,
-    refused,
-    state_of,
-)
+from tests.behaviour.direct import Direct
+from tests.behaviour.harness import Json, Refused, Tenant, Transport, message, refused, state_of
+from tests.behaviour.refusals import ERRORS
 from tests.behaviour.serving import Serve, both_stores, over
 from tieline import AgentExtension, Limits, Turn
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.behaviour.agents import Puppet, begun, end, hello
-from tests.behaviour.harness import Direct, Json, Transport, refused, state_of, text_of
+from tests.behaviour.direct import Direct
+from tests.behaviour.harness import Json, Transport, refused, state_of, text_of
 from tests.behaviour.serving import Serve, both_stores, over
 from tieline import Failed, Message, Part, Rejected, Role, TaskState, TaskStatus, Turn
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.behaviour import raw_http
 from tests.behaviour.agents import Puppet, begun, hello
-from tests.behaviour.harness import JsonRpc, Rest, Transport, message, refused, state_of, text_of
+from tests.behaviour.harness import Transport, message, refused, state_of, text_of
+from tests.behaviour.over_http import JsonRpc, Rest
 from tests.behaviour.serving import Serve, over
 
 http = over("jsonrpc", "rest")
