@@ -428,7 +428,11 @@ def test_any_header_gets_an_answer(target: Target) -> None:
     @given(st.lists(st.tuples(st.sampled_from(_NAMES), line), max_size=5))
     def check(headers: Pairs) -> None:
         body = json.dumps(ENVELOPES[0]).encode()
-        rpc(target.ask("POST", "/", body, headers))
+        called = target.ask("POST", "/", body, headers)
+        if called.status == 403:  # the page of another origin is refused before it is asked what it wants
+            assert "ORIGIN_NOT_ALLOWED" in called.body.decode()
+        else:
+            rpc(called)
         check_rest(target.ask("GET", "/tasks", None, headers))
         assert target.ask("GET", "/.well-known/agent-card.json", None, headers).status in (200, 304)
 

@@ -133,3 +133,30 @@ async def test_a_card_is_not_kept_for_one_origin_and_given_to_another() -> None:
     reply = await asgi(app, "GET", CARD, headers=[("Origin", "https://app.example"), ("Host", "a")])
     assert reply.headers["access-control-allow-origin"] == "*" or "origin" in names(reply, "vary")
     assert "host" in names(reply, "vary")
+
+
+@pytest.mark.parametrize("path", ["/", "/message:send"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://agents.example.evil", "http://agents.example:81"]
+)
+@in_loop
+async def test_a_page_of_another_origin_makes_no_call_even_where_the_browser_does_not_ask_first(
+    path: str, origin: str
+) -> None:
+    runs: list[str] = []
+
+    @tieline.agent(name="Noted")
+    async def noted(turn: tieline.Turn) -> str:
+        runs.append(turn.text)
+        return "done"
+
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}, "message": message}
+    )
+    app = tieline.app(noted)
+    for sent, status in ((origin, 403), ("http://agents.example", 200), (None, 200)):
+        headers = [("Host", "agents.example"), *([("Origin", sent)] if sent else [])]
+        reply = await asgi(app, "POST", path, body.encode(), headers)
+        assert reply.status == status
+    assert runs == ["go", "go"]

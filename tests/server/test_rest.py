@@ -263,7 +263,7 @@ async def test_a_body_that_is_not_json_is_a_parse_error() -> None:
 
 
 @pytest.mark.requirement("rest.server-content-type")
-@pytest.mark.parametrize("path", ["/", "/nothing", "/tasks/a/b/c", "/message:sending", "/.well-known/other"])
+@pytest.mark.parametrize("path", ["/nothing", "/tasks/a/b/c", "/message:sending", "/.well-known/other"])
 @in_loop
 async def test_a_path_that_is_none_is_not_found(path: str) -> None:
     async with serve(tieline.app(worker())) as port:

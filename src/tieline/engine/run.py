@@ -161,6 +161,11 @@ class Run(TaskLog):
         if self.driver is not asyncio.current_task():
             self._interrupt()
 
+    @property
+    def has_mail(self) -> bool:
+        """Whether messages wait for the agent."""
+        return self._next is not None or bool(self._inbox)
+
     def let_go(self) -> None:
         self.service.forget(self)
 

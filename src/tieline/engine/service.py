@@ -509,7 +509,7 @@ class Service:
     def _from_snapshot(self, run: Run, *, until_input: bool = False, history_length: int | None = None) -> Cursor:
         task = run.task()
         event = Event(with_history(task, history_length))
-        if until_input and task.state is TaskState.INPUT_REQUIRED:  # it has asked again meanwhile: all is told
+        if until_input and task.state is TaskState.INPUT_REQUIRED and not run.has_mail:  # it has asked again: all is told
             return Cursor(None, 0, head=[event], first=run.published)
         return Cursor(run, run.published, head=[event], first=run.published, until_input=until_input)
 
