@@ -50,6 +50,7 @@ Headers = Mapping[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
 _A2A_JSON = (b"content-type", rest.MEDIA_TYPE.encode())
+_LONG = frozenset(("SendMessage", "CancelTask"))  # may wait for an agent
 _HOSTS_SEEN = 16
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
 
@@ -330,8 +331,8 @@ class Endpoint:
                 raise MethodNotFound(f"There is no method {call.method!r} in A2A {v1.VERSION}.")
             operation = self._unary.get(call.method)
             if operation is not None:
-                params = v1.read_params(method, call.params)
-                result = await self._watched(operation(params, caller), receive)
+                answer = operation(v1.read_params(method, call.params), caller)
+                result = await (self._watched(answer, receive) if call.method in _LONG else answer)
                 await _answer(send, 200, jsonrpc.encode_result(id_, result))
                 return None
             if not method.streaming:
@@ -372,7 +373,8 @@ class Endpoint:
             request = rest.read_request(method, fields, query, body)
             operation = self._unary.get(method.name)
             if operation is not None:
-                result = await self._watched(operation(request, caller), receive)
+                answer = operation(request, caller)
+                result = await (self._watched(answer, receive) if method.name in _LONG else answer)
                 await _answer(send, 200, result, content_type=_A2A_JSON)
                 return None
             return Stream(await self._open(method, request, caller, headers), rest.encode_error)
