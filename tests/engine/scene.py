@@ -34,18 +34,26 @@ LIMIT_S = 20.0
 P = ParamSpec("P")
 
 
+def within(limit_s: float) -> Callable[[Callable[P, Coroutine[Any, Any, None]]], Callable[P, None]]:
+    """Run an async test in a loop of its own, for at most `limit_s` seconds."""
+
+    def decorate(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+        @wraps(test)
+        def limited(*args: P.args, **kwargs: P.kwargs) -> None:
+            async def bounded() -> None:
+                async with asyncio.timeout(limit_s):
+                    await test(*args, **kwargs)
+
+            asyncio.run(bounded())
+
+        return limited
+
+    return decorate
+
+
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Run an async test in a loop of its own, for at most `LIMIT_S` seconds."""
-
-    @wraps(test)
-    def limited(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(LIMIT_S):
-                await test(*args, **kwargs)
-
-        asyncio.run(bounded())
-
-    return limited
+    return within(LIMIT_S)(test)
 
 
 @asynccontextmanager

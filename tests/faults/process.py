@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-__all__ = ["Server", "serving"]
+__all__ = ["LIMIT_S", "Server", "serving"]
 
 AGENTS = f"{Path(__file__).with_name('agents.py')}:told"
 TIELINE = Path(sys.executable).with_name("tieline")
+LIMIT_S = 60.0  # for a test with processes, on a busy machine; on an idle one each takes a few seconds
 WAIT_S = 30.0  # for a process to start or to stop, on a busy machine
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.scene import in_loop
+from tests.engine.scene import within
 from tests.faults.caller import Told, calling
-from tests.faults.process import serving
+from tests.faults.process import LIMIT_S, serving
 
 IDLE = 1000
 TASKS = 10_000
@@ -30,7 +30,7 @@ def _many_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_many_files")
 @pytest.mark.requirement("events.to-every-stream", over=("rest",))
-@in_loop
+@within(LIMIT_S)
 async def test_a_thousand_idle_streams_and_ten_thousand_tasks_share_one_process() -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving("memory"))
@@ -60,7 +60,7 @@ async def test_a_thousand_idle_streams_and_ten_thousand_tasks_share_one_process(
 
 
 @pytest.mark.requirement("events.same-on-every-stream", "events.never-reordered", over=("rest",))
-@in_loop
+@within(LIMIT_S)
 async def test_a_subscriber_that_stops_reading_slows_nobody_and_loses_nothing(tmp_path: Path) -> None:
     pieces, size = 4000, 4096  # more than the buffers between two sockets hold
     async with (
@@ -86,7 +86,7 @@ async def test_a_subscriber_that_stops_reading_slows_nobody_and_loses_nothing(tm
 
 
 @pytest.mark.requirement("events.closing-one-leaves-others", "events.to-every-stream", over=("rest",))
-@in_loop
+@within(LIMIT_S)
 async def test_of_many_streams_of_one_task_those_that_stay_have_all_when_others_go() -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving("memory"))
@@ -109,7 +109,7 @@ async def test_of_many_streams_of_one_task_those_that_stay_have_all_when_others_
 
 
 @pytest.mark.requirement("events.task-outlives-streams", "async.work-goes-on", over=("rest",))
-@in_loop
+@within(LIMIT_S)
 async def test_a_caller_that_goes_away_in_mid_stream_leaves_an_agent_that_runs_on_and_a_task_that_is_saved(
     tmp_path: Path,
 ) -> None:

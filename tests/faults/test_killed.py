@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.scene import in_loop
+from tests.engine.scene import within
 from tests.faults.caller import Told, calling
-from tests.faults.process import serving
+from tests.faults.process import LIMIT_S, serving
 
 STREAMS = 200
 PIECES = 400  # of a talk: far more than are told before the end comes
@@ -18,7 +18,7 @@ TOLD = 3000  # events that all callers together have got when it comes
 
 
 @pytest.mark.requirement("async.work-goes-on", over=("rest",))
-@in_loop
+@within(LIMIT_S)
 async def test_after_kill_9_in_the_middle_of_200_streams_nothing_that_was_told_is_missing(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'tasks.db'}"
     told: list[list[Told]] = [[] for _ in range(STREAMS)]
@@ -67,7 +67,7 @@ async def test_after_kill_9_in_the_middle_of_200_streams_nothing_that_was_told_i
         assert listed["totalSize"] == STREAMS + len(named) + 2
 
 
-@in_loop
+@within(LIMIT_S)
 async def test_a_caller_goes_on_behind_the_event_that_it_saw_last_after_a_restart(tmp_path: Path) -> None:
     """Also where the task goes on: it waited for an authorization when the process was killed."""
     store = f"sqlite:{tmp_path / 'tasks.db'}"
@@ -88,7 +88,7 @@ async def test_a_caller_goes_on_behind_the_event_that_it_saw_last_after_a_restar
         assert "".join(event.text for event in rest) == "yes, after 2 messages"
 
 
-@in_loop
+@within(LIMIT_S)
 async def test_a_restart_while_the_old_process_still_runs_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'tasks.db'}"
     async with serving(store) as server, calling(server.port) as caller:

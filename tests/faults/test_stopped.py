@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.scene import in_loop
+from tests.engine.scene import within
 from tests.faults.caller import calling, message
-from tests.faults.process import serving
+from tests.faults.process import LIMIT_S, serving
 
 PIECES = 30
 
 
 @pytest.mark.requirement("system.temporary-told-apart", over=("rest",))
-@in_loop
+@within(LIMIT_S)
 async def test_sigterm_lets_agents_finish_keeps_what_waits_and_ends_every_stream(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'tasks.db'}"
     async with AsyncExitStack() as stack:
@@ -62,7 +62,7 @@ async def test_sigterm_lets_agents_finish_keeps_what_waits_and_ends_every_stream
             assert texts == ["ask", "Which?", "this"]
 
 
-@in_loop
+@within(LIMIT_S)
 async def test_an_agent_that_is_not_done_when_the_drain_is_over_ends_failed_and_its_callers_hear_why(
     tmp_path: Path,
 ) -> None:
@@ -90,7 +90,7 @@ async def test_an_agent_that_is_not_done_when_the_drain_is_over_ends_failed_and_
         assert task["artifacts"][0]["parts"][0]["text"] == "held"
 
 
-@in_loop
+@within(LIMIT_S)
 async def test_a_second_signal_ends_the_process_at_once_and_nothing_that_was_told_is_lost(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'tasks.db'}"
     async with serving(store, "--drain", "1h") as server, calling(server.port) as caller:
@@ -105,7 +105,7 @@ async def test_a_second_signal_ends_the_process_at_once_and_nothing_that_was_tol
         assert task["status"]["state"] == "TASK_STATE_FAILED"
 
 
-@in_loop
+@within(LIMIT_S)
 async def test_a_server_without_work_stops_at_once_with_its_store_in_one_file(tmp_path: Path) -> None:
     async with serving(f"sqlite:{tmp_path / 'tasks.db'}", "--drain", "1h") as server, calling(server.port) as other:
         await other.send("say hello")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import tieline
-from tests.engine.scene import in_loop
+from tests.engine.scene import within
 from tests.faults.caller import Caller, calling, message
+from tests.faults.process import LIMIT_S
 from tests.server.raw import serve
 from tieline import Turn, agent
 from tieline.server.asgi import App
@@ -149,7 +150,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@in_loop
+@within(LIMIT_S)
 async def test_clients_that_vanish_leave_no_stream_run_or_task_behind(way: Way) -> None:
     async with scene() as here:
         async with calling(here.port) as caller:  # the first use makes what stays: the store, a tick
@@ -177,7 +178,7 @@ async def test_clients_that_vanish_leave_no_stream_run_or_task_behind(way: Way) 
         assert here.service.runs == {}
 
 
-@in_loop
+@within(LIMIT_S)
 async def test_two_hundred_clients_that_vanish_in_all_ways_at_once_leave_nothing_behind() -> None:
     async with scene() as here:
         async with calling(here.port) as caller:
