@@ -15,13 +15,15 @@ from tests.engine.gated import GatedStore
 from tests.engine.scene import CALLER, ask, in_loop, next_of, rest_of, says, serving, states, turns
 from tests.engine.test_follow_ups import resting_task
 from tieline import Turn
+from tieline.engine import service as service_module
 from tieline.engine.cursor import Cursor
 from tieline.errors import InternalError
-from tieline.stores.base import StoreError, VersionConflict
+from tieline.stores.base import Append, StoreError, VersionConflict
 from tieline.stores.sqlite import SQLiteStore
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
+    ListTasksRequest,
     SubscribeToTaskRequest,
     Task,
     TaskState,
@@ -348,3 +350,53 @@ async def test_of_tasks_that_are_written_together_one_that_cannot_be_is_broken_o
                 assert states(events)[-1] == "COMPLETED"
         await turns()
         assert service.runs == {}
+
+
+def test_a_task_that_a_failing_store_left_at_work_is_ended_when_the_store_is_well_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service_module, "_LOST_S", 0.01)
+
+    class Refusing(GatedStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.open_gate = True
+            self.refusals = 0
+            self.refused_thrice = asyncio.Event()
+
+        def append(self, append: Append) -> asyncio.Future[Any] | None:
+            if self.refuse_now is not None:
+                self.refusals += 1
+                if self.refusals == 3:
+                    self.refused_thrice.set()
+            return super().append(append)
+
+    @in_loop
+    async def check() -> None:
+        store = Refusing()
+        go_on = asyncio.Event()
+        ended = asyncio.Event()
+
+        def note(append: Append) -> None:
+            if append.state.terminal:
+                ended.set()
+
+        async def works(turn: Turn) -> Any:
+            yield "one"
+            await go_on.wait()
+            yield "two"
+
+        async with serving(works, store=store) as service:
+            task = await ask(service, "begin", at_once=True)
+            await turns()
+            store.refuse_now = FULL
+            go_on.set()
+            await store.refused_thrice.wait()  # what the agent said, and two tries to end its task
+            store.when_stored = note
+            store.refuse_now = None
+            await ended.wait()
+            listed = await service.list_tasks(ListTasksRequest(), CALLER)
+            assert [(found.id, found.state) for found in listed.tasks] == [(task.id, TaskState.FAILED)]
+            assert service.runs == {}
+
+    check()

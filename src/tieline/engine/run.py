@@ -158,6 +158,7 @@ class Run(TaskLog):
 
     def silence(self) -> None:
         self._next = None
+        self.service.lost(self)
         if self.driver is not asyncio.current_task():
             self._interrupt()
 

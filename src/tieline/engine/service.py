@@ -61,6 +61,7 @@ T = TypeVar("T")
 
 _TICK_S = 0.25
 _PRUNE_S = 60.0
+_LOST_S = 5.0
 _REFERENCES = 20
 
 
@@ -97,6 +98,9 @@ class Service:
         self.runs: dict[str, Run] = {}  # by task id: agents at work or waiting, and tasks that somebody follows
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
         self._readings: set[_Reading] = set()
+        self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
+        self._finding: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._quiet: dict[Run, None] = {}  # those of them that have said nothing yet
         self._scope_prefix = f"{len(namespace)}:{namespace}/"
         self._anonymous = self._scope_prefix + "0:/"
@@ -164,7 +168,9 @@ class Service:
         self._ready = False
         if self._ticking is not None:
             self._ticking.cancel()
-        for task in (self._pruning, self._starting):
+        if self._finding is not None:
+            self._finding.cancel()
+        for task in (self._pruning, self._starting, self._ending):
             if task is not None:
                 await asyncio.wait([task])
         active = list(self._active)
@@ -509,7 +515,9 @@ class Service:
     def _from_snapshot(self, run: Run, *, until_input: bool = False, history_length: int | None = None) -> Cursor:
         task = run.task()
         event = Event(with_history(task, history_length))
-        if until_input and task.state is TaskState.INPUT_REQUIRED and not run.has_mail:  # it has asked again: all is told
+        if (
+            until_input and task.state is TaskState.INPUT_REQUIRED and not run.has_mail
+        ):  # it has asked again: all is told
             return Cursor(None, 0, head=[event], first=run.published)
         return Cursor(run, run.published, head=[event], first=run.published, until_input=until_input)
 
@@ -582,6 +590,34 @@ class Service:
         self._active.pop(run, None)
         self._quiet.pop(run, None)
         self.forget(run)
+
+    def lost(self, run: Run) -> None:
+        """A run whose store has failed: its task is ended when the store takes writes again."""
+        if run.published:
+            self._lost.add((run.task_id, run.scope))
+            if self._finding is None:
+                self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
+
+    def _find_lost(self) -> None:
+        self._finding = None
+        self._ending = asyncio.ensure_future(self._end_lost())
+
+    async def _end_lost(self) -> None:
+        for task_id, scope in list(self._lost):
+            try:
+                found = await self._living(task_id, scope)
+            except TaskNotFound:
+                self._lost.discard((task_id, scope))
+            except InternalError:
+                break  # not yet
+            else:
+                if isinstance(found, Record) or found.broken is None:
+                    self._lost.discard((task_id, scope))
+                    if isinstance(found, Run):
+                        self.forget(found)
+        self._ending = None
+        if self._lost and self._finding is None:
+            self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
 
     def forget(self, run: Run) -> None:
         """Let go of a run that nobody needs."""
