@@ -1,4 +1,4 @@
-"""SQLite files that are damaged, foreign, full, read-only or gone: a clear sentence, and no more lost than has to be."""
+"""SQLite files that are damaged, foreign, full, read-only or gone: a clear sentence, no needless loss."""
 
 from __future__ import annotations
 
