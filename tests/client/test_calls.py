@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import socket
 import traceback
@@ -13,7 +14,20 @@ import msgspec
 import pytest
 
 from tests.client.running import QUICK, run
-from tests.client.scripted import Answer, Fault, Http, Raw, Request, Script, Scripted, Step, Stream, card_of, scripted
+from tests.client.scripted import (
+    LIMIT_S,
+    Answer,
+    Fault,
+    Http,
+    Raw,
+    Request,
+    Script,
+    Scripted,
+    Step,
+    Stream,
+    card_of,
+    scripted,
+)
 from tests.client.tasks import CONTEXT, TASK, artifact, artifact_update, message, status, task
 from tieline import Message, Part, Peer, Role, TaskState, Timeouts, connect
 from tieline.errors import (
@@ -961,6 +975,25 @@ def test_task_that_cannot_be_read_any_more_while_waiting_is_in_doubt(transport: 
             with pytest.raises(TaskInDoubt) as caught:
                 await peer.wait(TASK, poll_s=0.001)
         assert caught.value.task_id == TASK
+
+    run(test())
+
+
+@both
+def test_wait_ends_at_once_when_its_peer_is_closed(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "GetTask": [Answer(task(TaskState.WORKING))],
+            "SubscribeToTask": [Stream(task(TaskState.WORKING), end="hang")],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            peer = await connect(agent.card)
+            waiting = asyncio.create_task(peer.wait(TASK, poll_s=LIMIT_S))
+            while agent.calls[-1:] != ["SubscribeToTask"]:
+                await asyncio.sleep(0)
+            await peer.close()
+            with pytest.raises(Unreachable, match="closed"):
+                await waiting
 
     run(test())
 

@@ -6,7 +6,7 @@ Tenant, extensions, doubt and recovery are seen to here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -88,11 +88,6 @@ class Calls:
             raise ExtensionSupportRequired(self._required.difference(named))
         return named
 
-    def check_streaming(self) -> None:
-        """Raises UnsupportedOperation where the card does not say that the agent streams (A2A 1.0 §3.3.4)."""
-        if not self.streams:
-            raise UnsupportedOperation(f"The card of {self.card.name!r} says that this agent does not stream.")
-
     async def send(self, request: SendMessageRequest, named: tuple[str, ...]) -> Task | Message:
         """SendMessage. Raises TaskInDoubt when the connection breaks behind the request."""
 
@@ -104,9 +99,8 @@ class Calls:
 
         return await self.route.call(call)
 
-    async def stream(self, request: SendMessageRequest, named: tuple[str, ...]) -> AsyncGenerator[StreamEvent, None]:
-        """SendStreamingMessage, taken up again when it breaks."""
-        self.check_streaming()
+    def stream(self, request: SendMessageRequest, named: tuple[str, ...]) -> AsyncGenerator[StreamEvent, None]:
+        """SendStreamingMessage to its end, over breaks. See Following."""
 
         async def call(way: Way) -> Events:
             try:
@@ -114,51 +108,59 @@ class Calls:
             except Unreachable as error:
                 raise _in_doubt(request, error) from error
 
-        events = self.followed(await self.route.call(call), Seen(), named, until_input=True)
-        try:
-            async for event in events:
-                yield event
-        except TaskInDoubt as error:
-            if error.task_id is None and request.message.task_id is not None:
-                raise _in_doubt(request, error) from error
-            raise
-        finally:
-            await events.aclose()
+        following = self._following(Seen(), named, until_input=True, message=request.message)
+        return following.events(lambda: self._opened(call))
 
-    def followed(
-        self, opened: Events, seen: Seen, named: tuple[str, ...], *, until_input: bool, last_event_id: str | None = None
+    def subscribe(
+        self, task_id: str, named: tuple[str, ...], *, until_input: bool, last_event_id: str | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
-        """An open stream to its end, over breaks. See Following."""
-        following = Following(
+        """SubscribeToTask to its end, over breaks. See Following."""
+        following = self._following(Seen(task_id), named, until_input=until_input, last_event_id=last_event_id)
+        return following.events(lambda: self._opened(_subscription(task_id, last_event_id, named)))
+
+    async def _opened(self, call: Callable[[Way], Awaitable[Events]]) -> Events:
+        """Raises UnsupportedOperation where the card does not say that the agent streams (A2A 1.0 §3.3.4)."""
+        if not self.streams:
+            raise UnsupportedOperation(f"The card of {self.card.name!r} says that this agent does not stream.")
+        return await self.route.call(call)
+
+    def _following(
+        self,
+        seen: Seen,
+        named: tuple[str, ...],
+        *,
+        until_input: bool,
+        message: Message | None = None,
+        last_event_id: str | None = None,
+    ) -> Following:
+        return Following(
             seen,
-            subscribe=(lambda task_id, after: self.subscribe(task_id, after, named)) if self.streams else None,
+            subscribe=lambda task_id, after: self.route.call(_subscription(task_id, after, named)),
             read_task=lambda task_id: self.get(GetTaskRequest(task_id), named),
             recovery=self.recovery,
             closed=lambda: self.closed,
             until_input=until_input,
+            message=message,
             last_event_id=last_event_id,
         )
-        return following.events(opened)
 
-    async def subscribe(self, task_id: str, last_event_id: str | None, named: tuple[str, ...]) -> Events:
-        """SubscribeToTask, just opened."""
-
-        def call(way: Way) -> Awaitable[Events]:
-            return way.transport.open(_addressed(SubscribeToTaskRequest(task_id), way), named, last_event_id)
-
-        return await self.route.call(call)
-
-    async def get(self, request: GetTaskRequest, named: tuple[str, ...]) -> Task:
+    def get(self, request: GetTaskRequest, named: tuple[str, ...]) -> Awaitable[Task]:
         """GetTask."""
-        return await self.route.call(lambda way: way.transport.get(_addressed(request, way), named))
+        return self.route.call(lambda way: way.transport.get(_addressed(request, way), named))
 
-    async def list(self, request: ListTasksRequest, named: tuple[str, ...]) -> ListTasksResponse:
+    def list(self, request: ListTasksRequest, named: tuple[str, ...]) -> Awaitable[ListTasksResponse]:
         """ListTasks."""
-        return await self.route.call(lambda way: way.transport.list(_addressed(request, way), named))
+        return self.route.call(lambda way: way.transport.list(_addressed(request, way), named))
 
-    async def cancel(self, request: CancelTaskRequest, named: tuple[str, ...]) -> Task:
+    def cancel(self, request: CancelTaskRequest, named: tuple[str, ...]) -> Awaitable[Task]:
         """CancelTask."""
-        return await self.route.call(lambda way: way.transport.cancel(_addressed(request, way), named))
+        return self.route.call(lambda way: way.transport.cancel(_addressed(request, way), named))
+
+
+def _subscription(
+    task_id: str, last_event_id: str | None, named: tuple[str, ...]
+) -> Callable[[Way], Awaitable[Events]]:
+    return lambda way: way.transport.open(_addressed(SubscribeToTaskRequest(task_id), way), named, last_event_id)
 
 
 def _addressed(request: R, way: Way) -> R:
@@ -231,6 +233,8 @@ async def wait(calls: Calls, task_id: str, poll_s: float, named: tuple[str, ...]
             task = await calls.get(request, named)
             failures = 0
         except (Unreachable, PeerTimeout) as error:
+            if calls.closed:
+                raise
             failures += 1
             if failures > calls.recovery.attempts:
                 raise TaskInDoubt(f"Task {task_id!r} cannot be read any more. {error}", task_id=task_id) from error
@@ -241,11 +245,12 @@ async def wait(calls: Calls, task_id: str, poll_s: float, named: tuple[str, ...]
 async def _followed_to_rest(calls: Calls, task_id: str, named: tuple[str, ...]) -> bool:
     """Follow a task until it rests or ends; False when it cannot be followed."""
     try:
-        opened = await calls.subscribe(task_id, None, named)
+        async with aclosing(calls.subscribe(task_id, named, until_input=True)) as events:
+            async for event in events:
+                if isinstance(event, (Task, TaskStatusUpdateEvent)) and rests(event.status.state):
+                    break
     except (UnsupportedOperation, MethodNotFound, TaskNotFound, Unreachable, PeerTimeout):
+        if calls.closed:
+            raise
         return False
-    async with aclosing(calls.followed(opened, Seen(task_id), named, until_input=True)) as events:
-        async for event in events:
-            if isinstance(event, (Task, TaskStatusUpdateEvent)) and rests(event.status.state):
-                break
     return True

@@ -26,7 +26,7 @@ from tieline.errors import (
     TaskInDoubt,
     Unreachable,
 )
-from tieline.types import StreamEvent, Task, TaskState
+from tieline.types import Message, StreamEvent, Task, TaskState
 
 __all__ = ["Following", "Recovery", "rests"]
 
@@ -36,6 +36,8 @@ whose stream was read to its end can be used again."""
 
 _LONGEST_ID: Final = 1000
 """An id that is longer is not sent back: it would not fit a header."""
+
+_EMPTY: Final = "The agent ended the stream too early."
 
 _PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
 """Errors of an attempt that another one may not meet."""
@@ -63,21 +65,22 @@ def rests(state: TaskState) -> bool:
 class Following:
     """One stream as its consumer sees it.
 
-    `subscribe(task_id, last_event_id)` takes it up again, `read_task(task_id)` reads the task; `subscribe` is None
-    where the agent does not stream. `closed` says that the peer was closed: no use in trying again. `until_input`: the
-    stream ends when the agent asks its caller (as SendStreamingMessage does), not only with the task.
+    `subscribe(task_id, last_event_id)` takes it up again, `read_task(task_id)` reads the task. `closed` says that the
+    peer was closed: no use in trying again. `until_input`: the stream ends when the agent asks its caller (as
+    SendStreamingMessage does), not only with the task. `message` is the one that begins the stream, if one does.
     """
 
     def __init__(
         self,
         seen: Seen,
         *,
-        subscribe: Callable[[str, str | None], Awaitable[Events]] | None,
+        subscribe: Callable[[str, str | None], Awaitable[Events]],
         read_task: Callable[[str], Awaitable[Task]],
         recovery: Recovery,
         closed: Callable[[], bool],
         until_input: bool,
-        last_event_id: str | None = None,
+        message: Message | None,
+        last_event_id: str | None,
     ) -> None:
         self._seen = seen
         self._subscribe = subscribe
@@ -85,6 +88,7 @@ class Following:
         self._recovery = recovery
         self._closed = closed
         self._until_input = until_input
+        self._message = message
         self._last_event_id = last_event_id
         self._numbered = True  # the last event had an id of its own
         self._asked_behind: str | None = None  # the Last-Event-ID that the source was opened with
@@ -92,16 +96,16 @@ class Following:
         self._resumed = False
         self._gap = False  # events may be missing, and only the task itself can tell
 
-    async def events(self, opened: Events) -> AsyncGenerator[StreamEvent, None]:
-        """All events from `opened` to the end, each once.
+    async def events(self, opening: Callable[[], Awaitable[Events]]) -> AsyncGenerator[StreamEvent, None]:
+        """All events from the opening of the stream to its end, each once.
 
-        Raises:
-            TaskInDoubt: the stream broke and could not be taken up again; with task_id None when it broke before the
-                task was told.
+        Raises what `opening` does, and:
+            TaskInDoubt: the stream broke and could not be taken up again; with the ids of the message, if it has any,
+                when it broke before the task was told.
             A2AError: the agent reported an error in the stream, or broke the protocol.
         """
         seen = self._seen
-        source = opened
+        source = await opening()
         alive = self._last_event_id is not None  # the source has shown that it follows the task
         try:
             while True:
@@ -165,9 +169,11 @@ class Following:
         if seen.task_id is None:
             if isinstance(cut, PeerTimeout):
                 raise cut
+            message = self._message
             raise TaskInDoubt(
                 f"The stream broke before the agent told of a task; the message may have arrived. {cut or _EMPTY}",
-                task_id=None,
+                task_id=None if message is None else message.task_id,
+                context_id=None if message is None else message.context_id,
             )
         return False
 
@@ -188,15 +194,13 @@ class Following:
             self._failures += 1
             self._resumed = True
             try:
-                if self._subscribe is not None:
-                    try:
-                        self._asked_behind = self._last_event_id if self._numbered else None
-                        return await self._subscribe(task_id, self._asked_behind)
-                    except (*_PASSING, AuthenticationRequired):
-                        raise
-                    except A2AError:
-                        pass  # it has ended, or cannot be subscribed to
-                return await self._read_task(task_id)
+                self._asked_behind = self._last_event_id if self._numbered else None
+                try:
+                    return await self._subscribe(task_id, self._asked_behind)
+                except (*_PASSING, AuthenticationRequired):
+                    raise
+                except A2AError:  # it has ended, or cannot be subscribed to
+                    return await self._read_task(task_id)
             except _PASSING as error:
                 last = error
             except A2AError as error:
@@ -220,9 +224,6 @@ class Following:
             return self._seen.take(await self._read_task(self._seen.task_id))
         except A2AError:
             return ()
-
-
-_EMPTY: Final = "The agent ended the stream too early."
 
 
 def _ends(event: StreamEvent) -> bool:

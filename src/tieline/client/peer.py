@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -15,7 +14,6 @@ from tieline.client.discovery import CardCache
 from tieline.client.following import Recovery, rests
 from tieline.client.http import Verify
 from tieline.client.opening import Opened, Options, Reference, in_order, opened
-from tieline.client.seen import Seen
 from tieline.client.transport import Timeouts
 from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
@@ -196,7 +194,7 @@ class Peer:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    async def subscribe(
+    def subscribe(
         self, task_id: str, *, last_event_id: int | str | None = None, extensions: Sequence[str] = ()
     ) -> AsyncGenerator[StreamEvent, None]:
         """Follow a task until it ends (A2A 1.0 §3.1.6): the Task as it is, then every event.
@@ -207,15 +205,9 @@ class Peer:
             TaskNotFound; UnsupportedOperation: the task has ended, or the agent does not stream.
             TaskInDoubt: the stream broke and could not be taken up again.
         """
-        calls = self._calls
-        named = calls.extensions(extensions)
-        calls.check_streaming()
         number = None if last_event_id is None else str(last_event_id)
-        opened = await calls.subscribe(task_id, number, named)
-        followed = calls.followed(opened, Seen(task_id), named, until_input=False, last_event_id=number)
-        async with aclosing(followed) as events:
-            async for event in events:
-                yield event
+        named = self._calls.extensions(extensions)
+        return self._calls.subscribe(task_id, named, until_input=False, last_event_id=number)
 
     async def get(self, task_id: str, *, history_length: int | None = None, extensions: Sequence[str] = ()) -> Task:
         """Read a task (A2A 1.0 §3.1.3). Raises TaskNotFound.

@@ -10,11 +10,11 @@ from tieline.card import AgentCard, AgentInterface
 from tieline.client.transport import NotServed, Transport
 from tieline.errors import InvalidCard, Unreachable, VersionNotSupported
 
-__all__ = ["TRANSPORTS", "Route", "Way", "choose", "spoken_version"]
+__all__ = ["BINDINGS", "Route", "Way", "choose", "spoken_version"]
 
 T = TypeVar("T")
 
-TRANSPORTS: Final = ("JSONRPC", "HTTP+JSON")
+BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
 """The protocol bindings that this client speaks."""
 
 VERSIONS: Final = ("1.0",)
@@ -52,7 +52,7 @@ def choose(
     usable = [
         interface
         for interface in card.supported_interfaces
-        if interface.protocol_binding in TRANSPORTS
+        if interface.protocol_binding in BINDINGS
         and _PATCH.sub(r"\1", interface.protocol_version) in spoken
         and (not tenant or not interface.tenant or interface.tenant == tenant)
     ]
@@ -66,7 +66,7 @@ def choose(
         asked = f" of {', '.join(transports)}" if transports is not None else ""
         raise InvalidCard(
             f"The card of {card.name!r} offers no interface that can be used{asked}: it has {offered};"
-            f" this client speaks {', '.join(TRANSPORTS)} in version {', '.join(spoken)}."
+            f" this client speaks {', '.join(BINDINGS)} in version {', '.join(spoken)}."
         )
     return tuple(usable)
 
