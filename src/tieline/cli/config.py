@@ -60,8 +60,8 @@ def _files(settings: Settings, notes: Notes) -> list[dict[str, Any]]:
             continue
         for name in file.unknown:
             notes.warn(f"{file.path}: {name} is no setting that a file can have.")
-        if file.exposed:
-            notes.warn(f"{file.path} holds credentials and others can read it: chmod 600 {file.path}")
+        if (exposure := file.exposure) is not None:
+            notes.warn(exposure)
     if files[1]["path"] is None:
         notes.line(f"A global file would be ~/{GLOBAL_FILE.as_posix()}.")
     return files

@@ -12,7 +12,20 @@ from typing import Any, Final
 
 from tieline import errors as a2a
 
-__all__ = ["EXIT_CODES", "CliError", "UsageFault", "from_exception"]
+__all__ = [
+    "AUTH_FAILED",
+    "CARD_INVALID",
+    "CARD_NOT_FOUND",
+    "CREDENTIALS_MISSING",
+    "EXIT_CODES",
+    "INTERNAL",
+    "TIMEOUT",
+    "UNREACHABLE",
+    "USAGE",
+    "CliError",
+    "UsageFault",
+    "from_exception",
+]
 
 USAGE: Final = "A2ACLI_ERR_USAGE"
 CARD_NOT_FOUND: Final = "A2ACLI_ERR_CARD_NOT_FOUND"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -15,7 +15,7 @@ import click
 from tieline.cli.errors import CliError
 from tieline.cli.settings import SETTINGS, Setting, Settings, tell
 
-__all__ = ["CONNECTION", "PRESENTATION", "Command", "Group", "settings_of", "uses"]
+__all__ = ["CONNECTION", "CONTEXT", "PRESENTATION", "Command", "Group", "settings_of"]
 
 CONNECTION: Final = (
     "agent-card",
@@ -32,6 +32,8 @@ CONNECTION: Final = (
 PRESENTATION: Final = ("output", "stream", "verbose", "debug", "config")
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""What click is told of every command."""
+
 _FLAGS: Final = "tieline.flags"  # in click's `meta`, which a command shares with the groups before it
 
 
@@ -96,20 +98,23 @@ def _remember(context: click.Context, option: click.Parameter, value: Any) -> No
         context.meta.setdefault(_FLAGS, {})[option.setting.name] = value
 
 
-def uses(*names: str, hidden: Iterable[str] = ()) -> list[click.Parameter]:
-    """Options for these settings, in this order."""
-    concealed = set(hidden)
-    return [SettingOption(SETTINGS[name], hidden=name in concealed) for name in names]
-
-
 class Command(click.Command):
-    """A command that takes settings; they are listed below its own options."""
+    """A command that takes settings; they are listed below its own options.
 
-    def __init__(self, name: str | None, *, settings: Sequence[str] = (), **attrs: Any) -> None:
-        # What makes no difference to a command is understood all the same, as the specification has it global.
-        hidden = () if name in ("send", "subscribe", "list") else ("stream",)
-        params: list[click.Parameter] = [*(attrs.pop("params", None) or []), *uses(*settings, hidden=hidden)]
-        super().__init__(name, params=params, context_settings=CONTEXT, **attrs)
+    One that does not stream understands --stream, too, since the specification has it global, but does not list it.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        *,
+        settings: Sequence[str],
+        streams: bool = False,
+        params: Sequence[click.Parameter] = (),
+        **attrs: Any,
+    ) -> None:
+        shared = [SettingOption(SETTINGS[each], hidden=each == "stream" and not streams) for each in settings]
+        super().__init__(name, params=[*params, *shared], context_settings=CONTEXT, **attrs)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
@@ -129,7 +134,8 @@ class Group(click.Group):
     """Commands that are imported when they are run. `entries`: name to (module, attribute, one line of help)."""
 
     def __init__(self, name: str, entries: Mapping[str, tuple[str, str, str]], **attrs: Any) -> None:
-        super().__init__(name, params=uses(*SETTINGS), context_settings=CONTEXT, no_args_is_help=True, **attrs)
+        shared: list[click.Parameter] = [SettingOption(setting) for setting in SETTINGS.values()]
+        super().__init__(name, params=shared, context_settings=CONTEXT, no_args_is_help=True, **attrs)
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -160,8 +166,3 @@ class Group(click.Group):
         self.format_commands(ctx, formatter)
         with formatter.section("Settings (before or behind a command)"):
             formatter.write_dl(records)
-
-
-def command(name: str, *, settings: Sequence[str] = (), **attrs: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a Command of a function, as `click.command` does."""
-    return click.command(name, cls=Command, settings=settings, **attrs)

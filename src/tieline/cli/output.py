@@ -45,8 +45,8 @@ class Output(Protocol):
     def tasks(self, page: ListTasksResponse) -> None:
         """A page of tasks."""
 
-    def card(self, card: AgentCard, document: bytes | None) -> None:
-        """A card, with the JSON that it was read from if that is at hand."""
+    def card(self, card: AgentCard, document: bytes) -> None:
+        """A card, with the JSON that it was read from."""
 
     def event(self, event: StreamEvent) -> None:
         """The next event of a stream; out before this returns."""
@@ -99,9 +99,9 @@ class JsonOutput:
         for task in page.tasks:
             self._write(encode(task))
 
-    def card(self, card: AgentCard, document: bytes | None) -> None:
+    def card(self, card: AgentCard, document: bytes) -> None:
         # As it came: a signature covers fields, too, that this version does not know (A2A 1.0 §8.4.1).
-        self._write(encode(card) if document is None else document)
+        self._write(document)
 
     def event(self, event: StreamEvent) -> None:
         if isinstance(event, Task):
@@ -178,7 +178,7 @@ class TextOutput:
         self._page.field("Tasks", f"{len(page.tasks)} of {page.total_size}")
         self._page.flush()
 
-    def card(self, card: AgentCard, document: bytes | None) -> None:
+    def card(self, card: AgentCard, document: bytes) -> None:
         write_card(self._page, card, verbose=self._verbose)
         self._page.flush()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Final
 
 import click
@@ -11,12 +10,12 @@ from tieline.cli.errors import UsageFault
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, settings_of
 from tieline.cli.parts import build_parts
 from tieline.cli.session import Session, execute
-from tieline.cli.waiting import Told, follow, poll, settle
+from tieline.cli.waiting import follow, poll, settle
 from tieline.client.following import rests
 from tieline.client.peer import Peer
-from tieline.errors import A2AError, MethodNotFound, PeerTimeout, TaskInDoubt, UnsupportedOperation
+from tieline.errors import MethodNotFound, PeerTimeout, TaskInDoubt, UnsupportedOperation
 from tieline.ids import new_id
-from tieline.types import Message, Role, StreamEvent, Task
+from tieline.types import Message, Role, Task
 
 __all__ = ["send"]
 
@@ -57,6 +56,7 @@ def _part_option(name: str, metavar: str, text: str) -> click.Option:
 @click.command(
     "send",
     cls=_SendCommand,
+    streams=True,
     settings=(
         *CONNECTION,
         "task-id",
@@ -133,33 +133,11 @@ async def _send(session: Session, message: Message, options: dict[str, Any], *, 
 
 
 async def _by_stream(session: Session, peer: Peer, message: Message, options: dict[str, Any]) -> Task | Message:
-    told = Told()
-    failure: A2AError | None = None
-    last: list[StreamEvent] = []
-
-    def given(event: StreamEvent) -> None:
-        if session.streams:
-            session.out.event(event)
-        last[:] = [event]
-
-    try:
-        async with contextlib.aclosing(peer.stream(message, **options)) as events:
-            await follow(session, events, told, given)
-    except A2AError as error:
-        failure = error
-    if isinstance(failure, UnsupportedOperation | MethodNotFound) and not last:
-        session.notes.debug(f"the agent does not stream, though its card says so: {failure}")
+    told = await follow(session, peer.stream(message, **options))
+    if isinstance(told.failure, UnsupportedOperation | MethodNotFound) and told.last is None:
+        session.notes.debug(f"the agent does not stream, though its card says so: {told.failure}")
         return await _by_polling(session, peer, message, options)
-    answer = await settle(session, peer, told, failure)
-    if session.streams and last and isinstance(answer, Task) and not _says(last[0], answer):
-        session.out.event(answer)
-    return answer
-
-
-def _says(event: StreamEvent, task: Task) -> bool:
-    """Whether an event alone tells how the task stands: the last line of a stream has to (Appendix B)."""
-    status = getattr(event, "status", None)
-    return status is not None and status.state is task.state
+    return await settle(session, peer, told)
 
 
 async def _by_polling(session: Session, peer: Peer, message: Message, options: dict[str, Any]) -> Task | Message:

@@ -24,7 +24,7 @@ from tieline.cli.output import open_output
 from tieline.cli.settings import Settings
 from tieline.client.discovery import FoundCard, fetch_card
 from tieline.client.peer import Peer, connect
-from tieline.client.route import TRANSPORTS, spoken_version
+from tieline.client.route import BINDINGS, spoken_version
 from tieline.types import Task, TaskState
 
 __all__ = ["Session", "execute", "preferred"]
@@ -125,8 +125,8 @@ class Session:
     def _warn_of_sources(self) -> None:
         """Of credentials that others can read, and of a file that sends the user's own ones to an agent it names."""
         for file in (self.settings.local_file, self.settings.global_file):
-            if file is not None and file.exposed:
-                self.notes.warn(f"{file.path} holds credentials and others can read it: chmod 600 {file.path}")
+            if file is not None and (exposure := file.exposure) is not None:
+                self.notes.warn(exposure)
         agent = self.settings.resolve("agent-card")
         for name in ("bearer", "api-key"):
             credential = self.settings.resolve(name)
@@ -258,7 +258,7 @@ def _check_version(version: str | None) -> None:
 def preferred(card: AgentCard, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
     """The wanted bindings that the card has and we speak, in their order; None is the card's order (§13.1)."""
     offered = {interface.protocol_binding for interface in card.supported_interfaces}
-    return tuple(name for name in wanted if name in offered and name in TRANSPORTS) or None
+    return tuple(name for name in wanted if name in offered and name in BINDINGS) or None
 
 
 def execute(context: click.Context, work: Callable[[Session], Awaitable[None]]) -> int:

@@ -21,7 +21,7 @@ import msgspec
 from tieline.cli.errors import UsageFault
 from tieline.types import exact
 
-__all__ = ["SETTINGS", "EnvFile", "Resolved", "Setting", "Settings", "read_duration", "tell"]
+__all__ = ["GLOBAL_FILE", "REDACTED", "SETTINGS", "EnvFile", "Resolved", "Setting", "Settings", "read_duration", "tell"]
 
 GLOBAL_FILE: Final = Path(".config", "a2a-cli", ".env")  # below the home directory, on every platform
 PREFIX: Final = "A2ACLI_"
@@ -279,10 +279,12 @@ class EnvFile:
     readable_by_others: bool
 
     @property
-    def exposed(self) -> bool:
-        """Whether it holds credentials that other users can read."""
+    def exposure(self) -> str | None:
+        """The warning when it holds credentials that other users can read."""
         secret = {setting.variable_name for setting in SETTINGS.values() if setting.secret}
-        return self.readable_by_others and not secret.isdisjoint(self.values)
+        if not self.readable_by_others or secret.isdisjoint(self.values):
+            return None
+        return f"{self.path} holds credentials and others can read it: chmod 600 {self.path}"
 
     @property
     def unknown(self) -> list[str]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import datetime
 from typing import Any, Final
 
 import click
-from msgspec.structs import replace
 
+from tieline.cli import errors
 from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group, settings_of
 from tieline.cli.session import Session, execute
-from tieline.cli.waiting import Told, follow, poll, settle
+from tieline.cli.waiting import follow, poll, settle
 from tieline.client.following import rests
 from tieline.client.peer import Peer
 from tieline.errors import A2AError, TaskNotCancelable, UnsupportedOperation
-from tieline.types import ListTasksResponse, StreamEvent, Task, TaskState
+from tieline.types import ListTasksResponse, Task, TaskState
 
-__all__ = ["cancel", "get", "listing", "subscribe", "task"]
+__all__ = ["cancel", "get", "listing", "named_task", "subscribe", "task", "task_argument"]
 
 task = Group(
     "task",
@@ -150,6 +149,7 @@ def _timestamp(context: click.Context, param: click.Parameter, value: str | None
 @click.command(
     "list",
     cls=Command,
+    streams=True,
     settings=(*CONNECTION, "context-id", *PRESENTATION),
     params=[
         click.Option(["--status"], callback=_state, metavar="STATE", help="Only tasks in this state, such as WORKING."),
@@ -196,7 +196,7 @@ async def _list(session: Session, peer: Peer, filters: dict[str, Any]) -> None:
         if not every or not more:
             break
         if more == token:
-            raise CliError("A2ACLI_ERR_INTERNAL", "The agent gives the same page again: its pages have no end.")
+            raise CliError(errors.INTERNAL, "The agent gives the same page again: its pages have no end.")
         token = more
     if every and not session.streams:
         session.out.tasks(ListTasksResponse(tuple(found), "", len(found), page.total_size))
@@ -221,6 +221,7 @@ def _filters(session: Session, filters: dict[str, Any]) -> list[str]:
 @click.command(
     "subscribe",
     cls=Command,
+    streams=True,
     settings=(*CONNECTION, "task-id", "poll-interval", *PRESENTATION),
     params=[task_argument()],
 )
@@ -244,28 +245,11 @@ def subscribe(context: click.Context, task_id: str | None) -> int:
 async def _subscribe(session: Session, peer: Peer, task_id: str) -> None:
     # People follow a task to see what happens; a program that wants to says --stream.
     session.live = session.streams or not session.as_json
-    told = Told()
-    failure: A2AError | None = None
-    last: list[StreamEvent] = []
-
-    def given(event: StreamEvent) -> None:
-        if session.live:
-            session.out.event(event)
-        last[:] = [event]
-
-    try:
-        async with contextlib.aclosing(peer.subscribe(task_id)) as events:
-            await follow(session, events, told, given, snapshot_rests=True)
-    except A2AError as error:
-        if told.task is None:
-            raise
-        failure = error
-    answer = await settle(session, peer, told, failure)
+    told = await follow(session, peer.subscribe(task_id), snapshot_rests=True)
+    answer = await settle(session, peer, told)
     if not isinstance(answer, Task):
-        raise CliError("A2ACLI_ERR_INTERNAL", "The agent answered a subscription with a message.")
+        raise CliError(errors.INTERNAL, "The agent answered a subscription with a message.")
     if session.live:
-        if last and getattr(getattr(last[0], "status", None), "state", None) is not answer.state:
-            session.out.event(replace(answer, history=()))
         session.out.end(answer)
     else:
         session.out.task(answer)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
+
+from msgspec.structs import replace
 
 from tieline.cli.session import Session
 from tieline.client.following import rests
@@ -32,13 +35,16 @@ _PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, Overloaded, Ta
 
 
 class Told:
-    """What a stream has told so far: a direct message, or a task as its events make it."""
+    """What a stream has told so far: a direct message, or a task as its events make it. `failure` is what broke it."""
 
     def __init__(self) -> None:
+        self.failure: A2AError | None = None
         self.message: Message | None = None
+        self.last: StreamEvent | None = None
         self._fold: Fold | None = None
 
     def take(self, event: StreamEvent) -> None:
+        self.last = event
         if isinstance(event, Message):
             self.message = event
             return
@@ -57,58 +63,61 @@ class Told:
     def task(self) -> Task | None:
         return None if self._fold is None else self._fold.task()
 
-    @property
-    def state(self) -> TaskState | None:
-        return None if self._fold is None else self._fold.state
+    def ends_with(self, state: TaskState) -> bool:
+        """Whether the last event alone tells that this is the task's state."""
+        return isinstance(self.last, Task | TaskStatusUpdateEvent) and self.last.status.state is state
 
 
-async def follow(
-    session: Session,
-    events: AsyncIterator[StreamEvent],
-    told: Told,
-    given: Callable[[StreamEvent], None],
-    *,
-    snapshot_rests: bool = False,
-) -> None:
-    """Hand every event on, until the stream ends or the task rests.
+async def follow(session: Session, events: AsyncGenerator[StreamEvent, None], *, snapshot_rests: bool = False) -> Told:
+    """Show every event, where that is wanted, until the stream ends or breaks, or the task rests.
 
     Behind a `send` a snapshot that rests is no end: a task that was just answered may still be shown as waiting for
     the answer. `snapshot_rests` makes it one.
     """
-    async for event in events:
-        told.take(event)
-        given(event)
-        if isinstance(event, Message):
-            continue
-        session.told(event.id if isinstance(event, Task) else event.task_id)
-        if isinstance(event, Task | TaskStatusUpdateEvent):
-            said = event.status.message.text if event.status.message is not None else ""
-            session.awaiting(event.status.state, said)
-            if rests(event.status.state) and (snapshot_rests or isinstance(event, TaskStatusUpdateEvent)):
-                return
+    told = Told()
+    try:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                told.take(event)
+                if session.live:
+                    session.out.event(event)
+                if isinstance(event, Message):
+                    continue
+                session.told(event.id if isinstance(event, Task) else event.task_id)
+                if isinstance(event, Task | TaskStatusUpdateEvent):
+                    said = event.status.message.text if event.status.message is not None else ""
+                    session.awaiting(event.status.state, said)
+                    if rests(event.status.state) and (snapshot_rests or isinstance(event, TaskStatusUpdateEvent)):
+                        break
+    except A2AError as error:
+        told.failure = error
+    return told
 
 
-async def settle(session: Session, peer: Peer, told: Told, failure: A2AError | None) -> Task | Message:
+async def settle(session: Session, peer: Peer, told: Told) -> Task | Message:
     """What a stream has come to, once it is over: read from the agent, polled for where the stream ended too early.
 
-    Raises `failure`, that of the stream, when nothing is known that could be waited for.
+    Raises what the stream failed with, when nothing is known that could be waited for.
     """
     session.awaited()
-    if told.message is not None and told.task is None:
-        return told.message
     task = told.task
     if task is None:
-        raise failure or InvalidPeerResponse("The agent ended the stream without an answer.")
-    if failure is not None:
-        session.notes.debug(f"the stream failed, polling instead: {failure}")
+        if told.message is not None:
+            return told.message
+        raise told.failure or InvalidPeerResponse("The agent ended the stream without an answer.")
+    if told.failure is not None:
+        session.notes.debug(f"the stream failed, polling instead: {told.failure}")
     if not rests(task.state):
-        return await poll(session, peer, task, first_s=0.0)
-    try:
-        return await peer.get(task.id)
-    except A2AError as error:
-        # An agent may forget what it has finished; its events have told the same.
-        session.notes.debug(f"the finished task could not be read, its events are shown: {error}")
-        return task
+        task = await poll(session, peer, task, first_s=0.0)
+    else:
+        try:
+            task = await peer.get(task.id)
+        except A2AError as error:
+            # An agent may forget what it has finished; its events have told the same.
+            session.notes.debug(f"the finished task could not be read, its events are shown: {error}")
+    if session.live and not told.ends_with(task.state):
+        session.out.event(replace(task, history=()))  # the last line has to tell how the task stands (Appendix B)
+    return task
 
 
 async def poll(
