@@ -989,7 +989,7 @@ def test_wait_ends_at_once_when_its_peer_is_closed(transport: str) -> None:
         async with scripted(BINDING[transport], script) as agent:
             peer = await connect(agent.card)
             waiting = asyncio.create_task(peer.wait(TASK, poll_s=LIMIT_S))
-            while agent.calls[-1:] != ["SubscribeToTask"]:
+            while agent.calls[-1:] != ["SubscribeToTask"]:  # noqa: ASYNC110 - the server tells nobody what it gets
                 await asyncio.sleep(0)
             await peer.close()
             with pytest.raises(Unreachable, match="closed"):
