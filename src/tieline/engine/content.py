@@ -47,6 +47,8 @@ def parts_of(*content: Content) -> tuple[Part, ...]:
 
 def part_of(content: Content) -> Part:
     """One piece of content as a part; raises InvalidAgentResponse for what cannot be one."""
+    if type(content) is str:
+        return Part(content)
     try:
         return _part_of(content)
     except (ValueError, RecursionError) as error:

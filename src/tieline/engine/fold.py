@@ -87,13 +87,14 @@ class _OpenArtifact:
     def append(self, artifact: Artifact) -> None:
         for part in artifact.parts:
             last = self.parts[-1] if self.parts else None
-            if last is not None and _plain_text(part) and _plain_text(last) and part.media_type == last.media_type:
+            if last is not None and _continues(part, last):
                 self._pieces.append(part.text or "")
             else:
                 self._close_text()
                 self.parts.append(part)
         head = self.head
-        if artifact.metadata or artifact.extensions or artifact.name != head.name or artifact.description:
+        renamed = artifact.name is not None and artifact.name != head.name
+        if renamed or artifact.description is not None or artifact.metadata is not None or artifact.extensions:
             self.head = replace(
                 head,
                 name=artifact.name or head.name,
@@ -113,8 +114,17 @@ class _OpenArtifact:
         return replace(self.head, parts=tuple(self.parts))
 
 
-def _plain_text(part: Part) -> bool:
-    return part.text is not None and part.metadata is None and part.filename is None
+def _continues(part: Part, last: Part) -> bool:
+    """Whether `part` is the next piece of the text that `last` is."""
+    return (
+        part.text is not None
+        and last.text is not None
+        and part.media_type == last.media_type
+        and part.metadata is None
+        and last.metadata is None
+        and part.filename is None
+        and last.filename is None
+    )
 
 
 class Fold:

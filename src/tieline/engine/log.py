@@ -155,26 +155,29 @@ class TaskLog(ABC):
         Raises:
             InvalidAgentResponse: it may not follow what the task is.
         """
-        assert self.state is not None
+        state = self.state
+        assert state is not None
         value = event.value
         try:
-            may_follow(self.state, value)
+            may_follow(state, value)
         except NotAllowed as error:
             raise InvalidAgentResponse(f"Task {self.task_id}: {error}.") from None
         if isinstance(value, TaskStatusUpdateEvent):
-            self.state = value.status.state
+            state = self.state = value.status.state
         self._put(event)
-        if self.state.interrupted or self.state.terminal:
+        if state.interrupted or state.terminal:
             self._rest_emitted = self.emitted
-            if self.state is TaskState.INPUT_REQUIRED:
+            if state is TaskState.INPUT_REQUIRED:
                 self.inputs = (*self.inputs, self.emitted)
 
     def _put(self, event: Event) -> None:
-        self._check_whole()
+        if self.broken is not None:
+            raise asyncio.CancelledError  # as _check_whole has it
         self._pending.append(event)
         self._said += 1
         self.emitted += 1
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def _schedule(self) -> None:
         if not self._scheduled:

@@ -226,7 +226,8 @@ class Run(TaskLog):
                 if self.reply is not None or (self.state is not None and self.state.terminal):
                     break
                 try:
-                    await self.pace()
+                    if not self.in_a_burst():
+                        await self.let_out()
                 except asyncio.CancelledError as stop:
                     # It is the agent's to hear: where it awaits next, so that a generator inside it hears it too;
                     # or here, if it comes back without having awaited.
@@ -243,29 +244,34 @@ class Run(TaskLog):
             await given.aclose()
 
     async def pace(self) -> None:
-        """Let the event loop send what was emitted, when the agent has not waited for a while by itself.
+        """Let the event loop send what was emitted, when the agent has not waited for a while by itself."""
+        if not self.in_a_burst():
+            await self.let_out()
+
+    def in_a_burst(self) -> bool:
+        """Whether what was just emitted may wait for what comes in quick succession.
 
         With somebody listening, the first event of a run and every event behind a pause go out before the agent goes
-        on; events in quick succession go out together, 16 at most.
+        on (`let_out`); events in quick succession go out together, 16 at most.
         """
         now = time.perf_counter()
+        began, self._burst_began = self._burst_began, now
         burst, self._burst = self._burst, self._burst + 1
-        long = now - self._burst_began > _BURST_S or burst % _BURST_EVENTS == 0
-        if long if burst else self.cursors > 0:
-            if self.cursors:
-                await self._let_out()
-            await asyncio.sleep(0)
-            now = time.perf_counter()
-        self._burst_began = now
-        self._check_whole()
+        if burst == 0:
+            return not self.cursors
+        return now - began <= _BURST_S and burst % _BURST_EVENTS != 0 and self.broken is None
 
-    async def _let_out(self) -> None:
-        """Wait until what was emitted is published and those who follow have taken it."""
-        self._flush()
-        said = self._said
-        while self._kept < said and self.broken is None:
-            await self.changed()
-        await asyncio.sleep(0)  # the followers take it and write; with the next turn of the loop it is on its way
+    async def let_out(self) -> None:
+        """Wait until what was emitted is published, and those who follow have taken it."""
+        if self.cursors:
+            self._flush()
+            said = self._said
+            while self._kept < said and self.broken is None:
+                await self.changed()
+            await asyncio.sleep(0)  # the followers take it and write; with the next turn of the loop it is on its way
+        await asyncio.sleep(0)
+        self._burst_began = time.perf_counter()
+        self._check_whole()
 
     # --- what the agent says ------------------------------------------------------------------------------------------
 
@@ -321,7 +327,8 @@ class Run(TaskLog):
         if artifact.metadata is not None or not artifact.artifact_id:
             id_ = artifact.artifact_id or new_id()
             artifact = replace(artifact, artifact_id=id_, metadata=exact(artifact.metadata))
-        self._make_task(TaskState.WORKING)
+        if self.state is None:
+            self._make_task(TaskState.WORKING)
         self._emit(checked(Event(TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, append, last_chunk))))
 
     def give_status(self, state: TaskState, message: Message | None = None, metadata: Metadata | None = None) -> None:

@@ -226,8 +226,10 @@ class ArtifactWriter:
             self._description if first else None,
             self._metadata if first else None,
         )
-        self._run.give_artifact(artifact, append=not first, last_chunk=last)
-        await self._run.pace()
+        run = self._run
+        run.give_artifact(artifact, append=not first, last_chunk=last)
+        if not run.in_a_burst():
+            await run.let_out()
 
 
 def _has_free_form(message: Message) -> bool:
