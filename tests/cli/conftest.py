@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Foreign, Tieline
+from tests.cli.running import Foreign, Launcher, Tieline
 from tests.interop.processes import ROOT, TIELINE, free_port, running
 
 HERE = Path(__file__).parent
@@ -34,13 +34,24 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
         yield Foreign(f"http://127.0.0.1:{port}")
 
 
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[Launcher | None]:
+    """What makes runs cheap, on the system where forking a process with imported libraries is safe."""
+    if sys.platform != "linux":
+        yield None
+        return
+    started = Launcher()
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def bare(tmp_path: Path) -> Tieline:
+def bare(tmp_path: Path, launcher: Launcher | None) -> Tieline:
     """The command, without an agent."""
     home, folder = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     folder.mkdir()
-    return Tieline(home, folder)
+    return Tieline(home, folder, launcher)
 
 
 @pytest.fixture

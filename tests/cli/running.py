@@ -1,4 +1,9 @@
-"""Running the command as its users do: a process, with a home and a working directory of its own."""
+"""Running the command as its users do: a process, with a home and a working directory of its own.
+
+Most runs are forks of one process that has imported everything (see launcher.py): what takes the time is the start of
+Python and the imports. What a test begins and goes on beside, and runs in an environment that Python itself reads, are
+started as the installed command.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import json
 import os
 import re
 import subprocess
+import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -16,10 +23,13 @@ from urllib.request import Request, urlopen
 
 from tests.interop.processes import TIELINE
 
-__all__ = ["Begun", "Foreign", "Result", "Tieline", "until"]
+__all__ = ["Begun", "Foreign", "Launcher", "Result", "Tieline", "until"]
 
 LIMIT_S = 60.0
 POLL_S = 0.05
+
+OURS = ("A2ACLI_", "_TIELINE_", "COMP_")
+"""How variables begin that only the command reads: in an environment without others Python would start the same."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +109,50 @@ class Begun:
     context_id: str
 
 
+class Launcher:
+    """The process of launcher.py: runs the command again and again, one at a time."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._files = [Path(self._folder.name, name) for name in ("stdin", "stdout", "stderr")]
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("launcher.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, words: Sequence[str], stdin: bytes, folder: Path, environment: Mapping[str, str]) -> Result:
+        """One run; a signal ends it at the limit."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._files[0].write_bytes(stdin)
+        order = {"words": words, "folder": str(folder), "environment": environment, "limit_s": int(LIMIT_S)}
+        self._process.stdin.write(json.dumps({**order, "files": [str(path) for path in self._files]}) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        return Result(code, self._files[1].read_bytes().decode(), self._files[2].read_bytes().decode())
+
+    def close(self) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        self._folder.cleanup()
+
+
 @dataclass
 class Tieline:
     """The command. `env` is added to an environment without any A2ACLI_ variable."""
 
     home: Path
     folder: Path
+    launcher: Launcher | None  # None: each run is the installed command
     agent: str | None = None  # given as -a
     env: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Result:
+        if self.launcher is not None and all(name.startswith(OURS) for name in {**self.env, **(env or {})}):
+            return self.launcher.run(self._command(words)[1:], stdin, self.folder, self._environment(env))
         run = subprocess.run(
             self._command(words),
             input=stdin,

@@ -144,7 +144,7 @@ def test_agents_at_work_may_finish_within_the_drain(hello: Tieline) -> None:
         (("no_such_module:agent",), "There is no file or module 'no_such_module'."),
         (("hello.py:nothing",), "hello.py has no 'nothing'. Its agents: hello, other."),
         (("hello.py:words",), "words in hello.py is a str, not an agent."),
-        (("broken.py",), "broken.py cannot be loaded: ZeroDivisionError: division by zero"),
+        (("broken.py",), "broken.py, line 1: ZeroDivisionError: division by zero"),
         (("hello.py:hello", "--host", "203.0.113.7"), "cannot be listened on"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_the_local_file_is_found_from_a_folder_below(bare: Tieline) -> None:
     write(bare.folder / ".env", "A2ACLI_TIMEOUT=3s\n")
     below = bare.folder / "a" / "b"
     below.mkdir(parents=True)
-    deeper = Tieline(bare.home, below)
+    deeper = replace(bare, folder=below)
     assert show(deeper)["timeout"][0] == "3s"
     write(below.parent / ".env", "A2ACLI_POLL_INTERVAL=7s\n")
     assert show(deeper)["timeout"][0] == "no limit", "the nearest file, not all of them"
