@@ -377,7 +377,8 @@ def connect(
         ref: "host:port", a URL (the card is looked for below its path, then at its host), a card's own URL, a card's
             file ("file:///card.json" or a path), an AgentCard; or an Agent, App or Service of this process, which is
             called without a network.
-        transport: "JSONRPC" or "HTTP+JSON", or several in the order of preference; None is the card's order.
+        transport: "JSONRPC" or "HTTP+JSON", or several in the order of preference, and no other; None is the card's
+            order.
         version: The protocol version to use, and no other; None is the highest that both sides speak.
         headers: Sent with each request, for the card too; credentials belong here. Ignored in process.
         query: Added to the URL of each call, but not of the card: where a server wants its API key there.
@@ -396,6 +397,7 @@ def connect(
         VersionNotSupported: `version` is none that this client speaks.
         Unreachable, PeerTimeout, AuthenticationRequired, InvalidPeerResponse: the card could not be read.
         ValueError: a header that cannot be sent, or an App with several agents.
+        OSError: `verify` names a file that cannot be read.
     """
     options = Options(
         transports=in_order(transport),
