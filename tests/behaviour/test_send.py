@@ -285,14 +285,17 @@ async def test_message_for_a_task_at_work_is_queued_for_the_next_question_and_st
     assert puppet.runs == 1
 
 
-async def test_blocking_send_to_a_task_at_work_returns_with_the_end_of_it(serve: Serve) -> None:
+async def test_blocking_send_to_a_task_at_work_is_worked_on_and_returns_with_the_end_of_it(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
     task, act = await begun(agent, puppet)
     sending = asyncio.create_task(agent.task("hurry", taskId=task["id"]))
     await eventually(lambda: _heard(agent, task["id"], 2))
+    act.end()  # without having asked: what came meanwhile starts it once more
+    again = await puppet.next()
+    assert again.turn.text == "hurry"
     assert not sending.done()
-    act.end()
+    again.end()
     done = await sending
     assert state_of(done) == "COMPLETED"
     assert [text_of(m) for m in done["history"]] == ["go", "hurry"]

@@ -56,6 +56,14 @@ def test_history_is_as_long_as_was_asked_for(tieline: Tieline) -> None:
     assert tieline("task", "get", task_id, "--history", "-1").code == 2
 
 
+def test_history_that_was_asked_for_is_shown_as_text_too(tieline: Tieline) -> None:
+    task_id = tieline.begin("ask").task_id
+    tieline.begin("Ada", task_id=task_id)
+    shown = tieline("task", "get", task_id, "--history", "2")
+    assert [value for label, value in shown.all_fields if label == "History"] == ["ROLE_AGENT", "ROLE_USER"]
+    assert "History" not in tieline("task", "get", task_id).fields
+
+
 def test_cancel_reports_the_resulting_state_and_cancelling_twice_is_cancelling(tieline: Tieline) -> None:
     task_id = tieline.begin("hold cancel").task_id
     for _ in range(2):

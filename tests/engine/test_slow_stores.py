@@ -19,6 +19,7 @@ from tieline.types import (
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
+    load,
 )
 
 
@@ -372,9 +373,10 @@ async def test_a_message_that_is_queued_behind_a_write_is_stored_before_its_call
     go_on = asyncio.Event()
 
     async def works(turn: Turn) -> Any:
-        yield "one"
+        yield turn.text
         await go_on.wait()
-        yield f" {await turn.ask('And?')}"
+        if turn.text == "begin":
+            yield f" {await turn.ask('And?')}"
 
     async with serving(works, store=store) as service:
         sending = asyncio.ensure_future(ask(service, "begin", at_once=True))
@@ -398,7 +400,8 @@ async def test_a_message_that_is_queued_behind_a_write_is_stored_before_its_call
         record = await store.inner.get("0:/0:/", task_id)
         assert record is not None
         assert record.state is TaskState.COMPLETED
-        assert b"two" in record.snapshot
+        task = load(record.snapshot, Task)
+        assert [artifact.text for artifact in task.artifacts] == ["begin two", "three"]  # each was worked on
 
 
 @in_loop

@@ -136,8 +136,8 @@ def agent(function: AgentFunction | None = None, /, **options: Any) -> Agent | C
         output_modes: Media types it gives.
         extensions: Extensions it speaks; a required one is enforced.
         streaming: Whether callers may stream and subscribe.
-        while_running: What happens to a message for a task that is at work: "queue" keeps it for the next `ask`,
-            "refuse" answers UnsupportedOperation.
+        while_running: What happens to a message for a task that is at work: "queue" keeps it for the next `ask`, or
+            starts the agent with it once more when it is done; "refuse" answers UnsupportedOperation.
         task_after_s: An agent that has been silent for so many seconds becomes a task in state WORKING, so that its
             caller can see, follow and cancel it; a `reply` behind that ends the task with the words. None never does.
 

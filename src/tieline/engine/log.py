@@ -277,8 +277,7 @@ class TaskLog(ABC):
         self._pending.clear()
         self.silence()
         self.let_go()
-        self._wake(self._settlers)
-        self._wake(self._waiters)
+        self._wake_all()
 
     # --- waiting and reading ------------------------------------------------------------------------------------------
 
@@ -288,6 +287,12 @@ class TaskLog(ABC):
             if not future.done():
                 future.set_result(None)
         futures.clear()
+
+    def _wake_all(self) -> None:
+        if self._settlers:
+            self._wake(self._settlers)
+        if self._waiters:
+            self._wake(self._waiters)
 
     def wake(self) -> None:
         """Let everyone who waits for news look again."""

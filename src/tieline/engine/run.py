@@ -77,6 +77,7 @@ class Run(TaskLog):
         "_inbox",
         "_next",
         "_reason",
+        "_replied",
         "_response_id",
         "_stopping",
         "accepts",
@@ -110,6 +111,7 @@ class Run(TaskLog):
         self._begun = False  # whether the driver has had its first step
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
+        self._replied: Message | None = None  # what `Turn.reply` has made last
         self._response_id: str | None = None
         self._reason = ""
         self._burst = 0
@@ -200,13 +202,13 @@ class Run(TaskLog):
         finally:
             self.driver = None
             self._asked = None
-            if self._inbox and self._stopping is None and self.state is not None and self.state.interrupted:
-                self._next = self._inbox.pop(0)  # it rests, but there is more for it
-                self._emit_status(TaskState.WORKING, None)
+            if self._inbox and self._stopping is None and self.state is not None and not self.state.terminal:
+                self._next = self._inbox.pop(0)  # it is done, but there is more for it
+                if self.state.interrupted:
+                    self._emit_status(TaskState.WORKING, None)
             self._flush()
             self.service.ended(self)
-            self._wake(self._settlers)
-            self._wake(self._waiters)
+            self._wake_all()
             self.go_on()
 
     async def _iterate(self, turn: Turn) -> None:
@@ -300,11 +302,10 @@ class Run(TaskLog):
 
     def _give_message(self, message: Message) -> None:
         if self.state is None:
-            reply = Event(replace(own_message(message), context_id=self.context_id, task_id=None))
-            checked(reply)
-            self.reply = reply
-            self._wake(self._settlers)
-            self._wake(self._waiters)
+            if message is not self._replied:
+                message = replace(own_message(message), context_id=self.context_id, task_id=None)
+            self.reply = checked(Event(message))
+            self._wake_all()
         else:
             self.give_status(TaskState.COMPLETED, message)
 
@@ -373,6 +374,11 @@ class Run(TaskLog):
     def agent_message(self, parts: tuple[Part, ...], metadata: Metadata | None = None) -> Message:
         """A message of the agent in this task, or in this context while there is no task."""
         return message_from(parts, self.task_id if self.state is not None else None, self.context_id, metadata)
+
+    def reply_with(self, parts: tuple[Part, ...], metadata: Metadata | None) -> Message:
+        """A message of the agent that it may give as its answer."""
+        self._replied = self.agent_message(parts, metadata)
+        return self._replied
 
     async def ask(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
         """Put the task into `state` with a question, and wait for the caller's message."""
@@ -509,7 +515,7 @@ class Run(TaskLog):
         if self.state is None:
             self._make_task(TaskState.COMPLETED)
         assert self.state is not None
-        if not self.state.terminal and not self.state.interrupted:
+        if not self.state.terminal and not self.state.interrupted and not self._inbox:
             self._end(TaskState.COMPLETED, None)
 
     def _end_stopped(self) -> None:

@@ -375,7 +375,7 @@ class Service:
         self._check_extensions(caller)
         if not message.message_id:
             raise InvalidParams.at("message.messageId", "must not be empty")
-        if message.role is Role.UNSPECIFIED:
+        if message.role is not Role.USER:
             raise InvalidParams.at("message.role", "must be ROLE_USER")
         if not message.parts:
             raise InvalidParams.at("message.parts", "at least one part is required")

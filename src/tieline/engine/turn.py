@@ -135,7 +135,7 @@ class Turn:
 
         Where the task exists already, it ends COMPLETED with these words.
         """
-        return self._run.agent_message(parts_of(*content), metadata)
+        return self._run.reply_with(parts_of(*content), metadata)
 
     async def status(self, *content: Content, metadata: Metadata | None = None) -> None:
         """Say what is going on: a status update in state WORKING."""
