@@ -39,8 +39,8 @@ class Output(Protocol):
     def answer(self, answer: Task | Message) -> None:
         """The result of `send`."""
 
-    def task(self, task: Task) -> None:
-        """The result of a command about one task."""
+    def task(self, task: Task, *, history: bool = False) -> None:
+        """The result of a command about one task. `history`: that is a part of what was asked for."""
 
     def tasks(self, page: ListTasksResponse) -> None:
         """A page of tasks."""
@@ -89,7 +89,7 @@ class JsonOutput:
         else:
             self._write(encode(SendMessageResponse(message=answer)))
 
-    def task(self, task: Task) -> None:
+    def task(self, task: Task, *, history: bool = False) -> None:
         self._write(encode(task))
 
     def tasks(self, page: ListTasksResponse) -> None:
@@ -157,8 +157,8 @@ class TextOutput:
             write_message(self._page, answer, verbose=self._verbose)
             self._page.flush()
 
-    def task(self, task: Task) -> None:
-        write_task(self._page, task, verbose=self._verbose)
+    def task(self, task: Task, *, history: bool = False) -> None:
+        write_task(self._page, task, verbose=self._verbose, history=history)
         self._page.flush()
 
     def tasks(self, page: ListTasksResponse) -> None:

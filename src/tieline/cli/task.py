@@ -86,7 +86,7 @@ def get(context: click.Context, task_id: str | None, history: int | None) -> int
             found = await peer.get(wanted, history_length=history)
             if session.settings["wait"] and not rests(found.state):
                 found = await poll(session, peer, found, history_length=history)
-            session.out.task(found)
+            session.out.task(found, history=history is not None)
             session.conclude(found)
 
     return execute(context, work)

@@ -89,8 +89,8 @@ class Page:
         self._stream.flush()
 
 
-def write_task(page: Page, task: Task, *, verbose: bool) -> None:
-    """A task: its identifiers and state, then what it has to say, and its artifacts."""
+def write_task(page: Page, task: Task, *, verbose: bool, history: bool = False) -> None:
+    """A task: its identifiers and state, then what it has to say, and its artifacts; its history, if that is wanted."""
     page.field("Task ID", task.id)
     page.field("Context ID", task.context_id)
     write_status(page, task.status, verbose=verbose)
@@ -98,14 +98,10 @@ def write_task(page: Page, task: Task, *, verbose: bool) -> None:
         _json(page, "Metadata", task.metadata)
     for artifact in task.artifacts:
         write_artifact(page, artifact, verbose=verbose)
-    if verbose:
-        write_history(page, task.history)
-
-
-def write_history(page: Page, history: tuple[Message, ...]) -> None:
-    for message in history:
-        page.field("History", message.role.value)
-        write_message(page, message, verbose=True)
+    if verbose or history:
+        for message in task.history:
+            page.field("History", message.role.value)
+            write_message(page, message, verbose=verbose)
 
 
 def write_status(page: Page, status: TaskStatus, *, verbose: bool) -> None:
