@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
 import sys
@@ -81,6 +82,21 @@ def test_no_credential_is_presented_to_the_page_of_the_card(bare: Tieline, forei
         pages = [record for record in agent.records if not record["body"]]
         assert pages
         assert not any(carries(page) for page in pages), scenario
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_user_and_password_of_the_reference_go_with_card_and_calls_and_are_never_shown(
+    bare: Tieline, foreign: Foreign, scheme: str
+) -> None:
+    agent = foreign.agent("message")
+    ref = agent.ref.replace("http://", f"{scheme}ada:{SECRET}@")
+    sent = bare("send", "hi", "--debug", "--verbose", "-a", ref)
+    assert sent.code == 0, sent.err
+    basic = f"Basic {base64.b64encode(f'ada:{SECRET}'.encode()).decode()}"
+    assert [record["headers"].get("authorization") for record in agent.records] == [basic, basic]
+    missing = bare("task", "get", "x", "-a", ref.replace("/message/", "/error/"), "-o", "json")
+    assert SECRET not in sent.out + sent.err + missing.out + missing.err
+    assert basic not in sent.out + sent.err
 
 
 def test_a_credential_that_no_declared_scheme_takes_is_not_sent_and_that_is_said(

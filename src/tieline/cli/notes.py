@@ -58,10 +58,10 @@ class Redactor:
                 forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1]}
                 self._forms = sorted({*self._forms, *forms}, key=len, reverse=True)
 
-    def learn_url(self, url: str) -> None:
-        """The password in a URL such as `https://user:password@host`."""
+    def learn_reference(self, ref: str) -> None:
+        """The password in a reference such as `https://user:password@host`, or without the scheme."""
         try:
-            password = urlsplit(url).password
+            password = urlsplit(ref if "://" in ref else f"//{ref}").password
         except ValueError:
             return
         if password:

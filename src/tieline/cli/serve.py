@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,8 +185,11 @@ def _store(
     if given is None:
         from platformdirs import user_state_path
 
-        name = found.name if isinstance(found, Agent) else Path(target.partition(":")[0]).stem
-        given = f"sqlite:{user_state_path('tieline') / f'{slug_of(name)}.db'}"
+        where = target.partition(":")[0]
+        name = found.name if isinstance(found, Agent) else Path(where).stem
+        project = str(Path(where).resolve()) if Path(where).exists() else str(Path.cwd() / where)
+        mark = sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:8]  # two projects may use one name
+        given = f"sqlite:{user_state_path('tieline') / f'{slug_of(name)}-{mark}.db'}"
     store = open_store(given)
     if context.get_parameter_source("ttl") is ParameterSource.COMMANDLINE:
         assert isinstance(store, MemoryStore | SQLiteStore)  # what open_store makes of a text

@@ -68,7 +68,7 @@ class Session:
     async def fetch(self) -> FoundCard:
         """The agent's card, fetched without credentials: it has to say first who may have them (§12.4)."""
         ref = self.ref
-        self.notes.redact.learn_url(ref)
+        self.notes.redact.learn_reference(ref)
         if self.settings["insecure"]:
             self.notes.warn("TLS certificates are not verified (--insecure): anybody on the way can read and answer.")
         self.notes.debug(f"card: {ref}")
