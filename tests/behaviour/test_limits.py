@@ -51,12 +51,13 @@ async def test_time_that_the_caller_takes_to_answer_does_not_count(serve: Serve)
     assert state_of(await sending) == "COMPLETED"
 
 
-async def test_tasks_that_wait_for_their_caller_count_among_those_at_work(serve: Serve) -> None:
+async def test_tasks_that_wait_for_their_caller_leave_their_place_to_others(serve: Serve) -> None:
     puppet = Puppet()
-    agent = await serve(puppet, limits=Limits(concurrent_runs=2))
-    (first, act), (second, other) = await begun(agent, puppet), await begun(agent, puppet)
+    agent = await serve(puppet, limits=Limits(concurrent_runs=1))
+    first, act = await begun(agent, puppet)
     act.tell(asks("Which one?"))
     await agent.until(first["id"], "INPUT_REQUIRED")
+    second, other = await begun(agent, puppet)
     with refused("Overloaded"):
         await agent.send("one too many")
     other.end()

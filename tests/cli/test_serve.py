@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from subprocess import Popen
@@ -60,7 +61,7 @@ def test_serve_tells_its_urls_on_stderr_keeps_stdout_clean_and_ends_on_a_signal(
     process = hello.start("serve", "hello.py:hello", "--port", str(port))
     told = read_until(process, "Ctrl-C")
     url = f"http://127.0.0.1:{port}"
-    store = hello.home / ".local/state/tieline/hello-there.db"
+    store = next((hello.home / ".local/state/tieline").glob("hello-there-*.db"))
     assert told.splitlines() == [
         f"Serving {url}",
         f"  card   {url}/.well-known/agent-card.json",
@@ -181,5 +182,17 @@ def test_a_second_server_on_the_same_store_is_refused_with_a_reason(hello: Tieli
     read_until(first, "Ctrl-C")
     second = hello("-o", "json", "serve", "hello.py:hello", "--port", "0")
     assert second.code == 1
-    assert "hello-there.db" in second.error["message"]
+    assert re.search(r"hello-there-[0-9a-f]{8}\.db is in use", second.error["message"])
     stop(first)
+
+
+def test_two_projects_with_an_agent_of_one_name_do_not_share_their_tasks(hello: Tieline) -> None:
+    other = hello.folder / "other"
+    other.mkdir()
+    (other / "hello.py").write_text(HELLO)
+    servers = [hello.start("serve", name, "--port", "0") for name in ("hello.py", "other/hello.py")]
+    for server in servers:
+        read_until(server, "Ctrl-C")
+    for server in servers:
+        stop(server)
+    assert len(list((hello.home / ".local/state/tieline").glob("*.db"))) == 2

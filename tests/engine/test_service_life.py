@@ -103,20 +103,30 @@ async def test_starts_at_the_same_moment_open_the_store_and_end_orphans_once() -
 
 @in_loop
 async def test_at_the_limit_of_runs_new_tasks_are_refused_and_waiting_ones_can_still_be_answered() -> None:
-    """Else a server that is full of questions could never be asked to go on."""
+    """What waits for its caller takes no place: else questions that nobody answers would fill the server for ever."""
+    go_on = asyncio.Event()
 
-    async def mostly_asks(turn: Turn) -> Any:
-        yield f"got {await turn.ask('Which?')}"
+    async def asks_or_works(turn: Turn) -> Any:
+        if turn.text == "ask":
+            yield f"got {await turn.ask('Which?')}"
+        else:
+            yield "one"
+            await go_on.wait()
 
-    async with serving(mostly_asks, limits=Limits(concurrent_runs=2)) as service:
-        tasks = [await ask(service, "begin") for _ in range(2)]
+    async with serving(asks_or_works, limits=Limits(concurrent_runs=1)) as service:
+        tasks = [await ask(service, "ask") for _ in range(3)]
+        working = asyncio.ensure_future(ask(service, "work"))
+        await turns()
         with pytest.raises(Overloaded):
-            await ask(service, "begin")
+            await ask(service, "ask")
         with pytest.raises(Overloaded):
-            await service.send_streaming_message(says("begin"), CALLER)
+            await service.send_streaming_message(says("ask"), CALLER)
         for task in tasks:
             assert (await ask(service, "this", task_id=task.id)).text == "got this"
-        assert (await ask(service, "begin")).state is TaskState.INPUT_REQUIRED
+        go_on.set()
+        assert (await working).state is TaskState.COMPLETED
+        assert (await ask(service, "ask")).state is TaskState.INPUT_REQUIRED
+        assert service.busy == 0
 
 
 @in_loop

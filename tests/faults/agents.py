@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from tieline import Turn, agent
@@ -11,7 +12,9 @@ PAUSE_S = 0.02  # between two pieces of a talk: a stream is long enough to be in
 RELEASED = asyncio.Event()
 
 
-@agent(name="Does as told", description="talk N, ask, authorize, hold, big N BYTES, say TEXT, release, spin.")
+@agent(
+    name="Does as told", description="talk N, ask, authorize, hold, big N BYTES, cling, block, say TEXT, release, spin."
+)
 async def told(turn: Turn) -> Any:
     word, *rest = turn.text.split()
     if word == "talk":  # N pieces with a pause behind each
@@ -31,6 +34,14 @@ async def told(turn: Turn) -> Any:
         await RELEASED.wait()
         for number in range(int(rest[0])):
             yield f"{number} ".ljust(int(rest[1]), ".")
+    elif word == "cling":  # whatever is done to it
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+    elif word == "block":  # a thread that nothing can stop
+        await asyncio.to_thread(threading.Event().wait)
     elif word == "release":
         RELEASED.set()
         yield "done"

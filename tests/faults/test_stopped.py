@@ -114,3 +114,17 @@ async def test_a_server_without_work_stops_at_once_with_its_store_in_one_file(tm
     assert not (tmp_path / "tasks.db-wal").exists()
     assert "Stopped." in server.said
     assert not [line for line in server.said if "Traceback" in line or "ERROR" in line]
+
+
+@pytest.mark.parametrize("word", ["cling", "block"])
+@within(LIMIT_S)
+async def test_an_agent_that_ignores_its_cancellation_does_not_keep_the_process(word: str, tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'tasks.db'}"
+    async with serving(store, "--drain", "0.2s") as server, calling(server.port) as caller:
+        body = {**message(word), "configuration": {"returnImmediately": True}}
+        status, sent = await caller.request("POST", "/message:send", body)
+        assert status == 200
+        server.signal(signal.SIGTERM)
+        assert await server.ended() == 0
+    async with serving(store) as server, calling(server.port) as caller:
+        assert (await caller.get(sent["task"]["id"]))["status"]["state"] == "TASK_STATE_FAILED"

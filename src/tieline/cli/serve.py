@@ -26,6 +26,7 @@ __all__ = ["serve"]
 
 CANNOT_SERVE: Final = "TIELINE_ERR_CANNOT_SERVE"  # ours: the CLI specification knows of no serving
 
+_LEAVE_S: Final = 3.0
 _SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|)(?:i?b)?", re.IGNORECASE)
 _FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _OF_THE_APP: Final = (
@@ -99,7 +100,7 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
     default=20_000,
     show_default=True,
     metavar="N",
-    help="Tasks that may be at work or waiting at the same time, for each agent.",
+    help="Tasks that may be at work at the same time, for each agent.",
 )
 @click.option(
     "--run-seconds",
@@ -137,7 +138,13 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
         if isinstance(found, App):
             _refuse_options(context, target)
             where = "as the app has it"
-            run(found, host=options["host"], port=options["port"], on_ready=_ready(notes, found, where))
+            run(
+                found,
+                host=options["host"],
+                port=options["port"],
+                on_ready=_ready(notes, found, where),
+                leave_s=_LEAVE_S,
+            )
             return 0
         where, store = _store(options["store"], target, found, options["ttl"], context)
         run(
@@ -155,6 +162,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             limits=Limits(run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"]),
             on_ready=_ready(notes, found, where),
             on_drain=lambda busy: _draining(notes, busy, options["drain"]),
+            leave_s=_LEAVE_S,
         )
     except CannotServe as error:
         raise CliError(CANNOT_SERVE, str(error)) from None

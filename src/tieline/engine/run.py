@@ -201,7 +201,7 @@ class Run(TaskLog):
             self._end(TaskState.FAILED, _NEUTRAL)
         finally:
             self.driver = None
-            self._asked = None
+            self._ask_no_more()
             if self._inbox and self._stopping is None and self.state is not None and not self.state.terminal:
                 self._next = self._inbox.pop(0)  # it is done, but there is more for it
                 if self.state.interrupted:
@@ -389,20 +389,28 @@ class Run(TaskLog):
             raise InvalidAgentResponse("The agent asks while a question of its own is still open.")
         self._make_task(state)
         loop = asyncio.get_running_loop()
-        self._asked = loop.create_future()
+        asked: asyncio.Future[Message] = loop.create_future()
+        self._asked = asked
+        self.service.waiting += 1
         asked_at = loop.time()
         self._emit_status(state, self.agent_message(parts))
         try:
-            return await self._asked
+            return await asked
         except BaseException:
             if self._stopping is None and self.broken is None and self.state is state:
                 self._emit_status(TaskState.WORKING, None)  # the agent has given up waiting, and goes on
             raise
         finally:
-            self._asked = None
+            if self._asked is asked:
+                self._ask_no_more()
             self._burst = 0
             if self.deadline is not None:
                 self.deadline += loop.time() - asked_at  # the caller's time is not the agent's
+
+    def _ask_no_more(self) -> None:
+        if self._asked is not None:
+            self._asked = None
+            self.service.waiting -= 1
 
     # --- what the caller says -----------------------------------------------------------------------------------------
 

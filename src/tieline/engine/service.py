@@ -61,6 +61,7 @@ T = TypeVar("T")
 
 _TICK_S = 0.25
 _PRUNE_S = 60.0
+_CLOSE_S = 2.0
 _LOST_S = 5.0
 _REFERENCES = 20
 
@@ -69,9 +70,9 @@ class Limits(msgspec.Struct, frozen=True):
     """What one agent may use of its server. None is no limit."""
 
     run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
-    concurrent_runs: int = 20_000  # agents at work or waiting at the same time
+    concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
     queued_messages: int = 16  # messages that wait for one task whose agent is at work
-    cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop
+    cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most
 
 
 class _Reading:
@@ -101,6 +102,7 @@ class Service:
         self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
+        self.waiting = 0  # how many of them wait for their caller
         self._quiet: dict[Run, None] = {}  # those of them that have said nothing yet
         self._scope_prefix = f"{len(namespace)}:{namespace}/"
         self._anonymous = self._scope_prefix + "0:/"
@@ -109,7 +111,7 @@ class Service:
         self._draining = False
         self._ticking: asyncio.TimerHandle | None = None
         self._pruning: asyncio.Task[None] | None = None
-        self._pruned_at = 0.0
+        self._prune_timer: asyncio.TimerHandle | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -133,8 +135,8 @@ class Service:
                 await self._end_orphan(record, task, "The server stopped while this task was at work.")
             except InternalError as error:
                 raise StoreError(f"task {record.task_id}, left at work earlier, cannot be ended: {error}") from error
-        self._pruned_at = asyncio.get_running_loop().time()
         self._ready = True
+        self._prune_later()
 
     async def _end_orphan(self, record: Record, task: Task, words: str) -> None:
         """End a stored task that says it is at work, but has no run: nobody would ever end it.
@@ -151,7 +153,7 @@ class Service:
     @property
     def busy(self) -> int:
         """How many agents are at work (waiting ones do not count)."""
-        return sum(not run.waiting for run in self._active)
+        return len(self._active) - self.waiting
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new work and let the agents that are at it finish, at most for `timeout_s`."""
@@ -165,7 +167,11 @@ class Service:
     async def close(self) -> None:
         """Stop every agent: tasks at work end FAILED with a reason, those that wait for their caller stay so."""
         self._draining = True
+        if not self._ready:
+            return
         self._ready = False
+        if self._prune_timer is not None:
+            self._prune_timer.cancel()
         if self._ticking is not None:
             self._ticking.cancel()
         if self._finding is not None:
@@ -175,7 +181,8 @@ class Service:
                 await asyncio.wait([task])
         active = list(self._active)
         ends = [TaskState.UNSPECIFIED if run.waiting else TaskState.FAILED for run in active]
-        await asyncio.gather(*(run.stop(end, self.limits.cancel_s) for run, end in zip(active, ends, strict=True)))
+        grace_s = min(self.limits.cancel_s, _CLOSE_S)
+        await asyncio.gather(*(run.stop(end, grace_s) for run, end in zip(active, ends, strict=True)))
         for run in list(self.runs.values()):
             try:
                 await run.written()
@@ -405,8 +412,8 @@ class Service:
     def _check_room(self, *, starts: bool) -> None:
         if self._draining:
             raise Overloaded("This server is shutting down.", retry_after_s=5)
-        if starts and len(self._active) >= self.limits.concurrent_runs:
-            raise Overloaded(f"{len(self._active)} tasks are at work here already, the limit of this server.")
+        if starts and self.busy >= self.limits.concurrent_runs:
+            raise Overloaded(f"{self.busy} tasks are at work here already, the limit of this server.")
 
     async def _first_moment(self, run: Run) -> None:
         """Give an agent the chance to reply at once; else it is a task."""
@@ -628,7 +635,7 @@ class Service:
                     reading.stale = True
 
     def _tick(self) -> None:
-        """Look after time limits, quiet agents and retention, while any agent is at work."""
+        """Look after time limits and quiet agents, while any agent is at work."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         after = self.agent.task_after_s
@@ -642,10 +649,13 @@ class Service:
         for run in list(self._active):
             if run.deadline is not None and now > run.deadline and not run.waiting:
                 run.expire()
-        if now - self._pruned_at > _PRUNE_S and self._pruning is None:
-            self._pruned_at = now
-            self._pruning = asyncio.ensure_future(self._prune())
         self._ticking = loop.call_later(_TICK_S, self._tick) if self._active else None
+
+    def _prune_later(self) -> None:
+        self._prune_timer = asyncio.get_running_loop().call_later(_PRUNE_S, self._begin_prune)
+
+    def _begin_prune(self) -> None:
+        self._pruning = asyncio.ensure_future(self._prune())
 
     async def _prune(self) -> None:
         try:
@@ -656,6 +666,8 @@ class Service:
             log.error("ended tasks cannot be dropped: %s", error)
         finally:
             self._pruning = None
+            if self._ready:
+                self._prune_later()
 
 
 def _media_type(part: Part) -> str | None:

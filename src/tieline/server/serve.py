@@ -8,6 +8,7 @@ import gc
 import importlib
 import importlib.util
 import ipaddress
+import os
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ from tieline.stores.base import StoreError
 
 __all__ = ["CannotServe", "load_agents", "serve"]
 
+_FORCED_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
 
 
@@ -124,6 +126,7 @@ def serve(
     limits: Limits | None = None,
     on_ready: Callable[[Sequence[str]], None] | None = None,
     on_drain: Callable[[int], None] | None = None,
+    leave_s: float | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then drain: new work is refused, agents at work may finish for `drain_s` seconds.
 
@@ -135,6 +138,8 @@ def serve(
         port: 0 is any free one.
         on_ready: Called with the URLs of the agents once requests are answered.
         on_drain: Called with the number of agents at work when the drain begins.
+        leave_s: End the process this long behind the shutdown, though an agent that ignores its cancellation, or a
+            thread of one, still holds on to it; None waits for them.
 
     Raises:
         CannotServe: the address is taken or not allowed, or the store cannot be opened.
@@ -168,7 +173,7 @@ def serve(
     )
     actual_port = listening.getsockname()[1]
     base = public_url.rstrip("/") if public_url else f"http://{_in_url(host)}:{actual_port}"
-    server = _Server(config, application, [base + path for path in application.agents], on_ready, on_drain)
+    server = _Server(config, application, [base + path for path in application.agents], on_ready, on_drain, leave_s)
     try:
         server.run(sockets=[listening])
     finally:
@@ -187,6 +192,7 @@ class _Server(uvicorn.Server):
         urls: Sequence[str],
         on_ready: Callable[[Sequence[str]], None] | None,
         on_drain: Callable[[int], None] | None,
+        leave_s: float | None,
     ) -> None:
         super().__init__(config)
         self.failure: StoreError | None = None
@@ -194,6 +200,7 @@ class _Server(uvicorn.Server):
         self._urls = urls
         self._on_ready = on_ready
         self._on_drain = on_drain
+        self._leave_s = leave_s
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -230,7 +237,17 @@ class _Server(uvicorn.Server):
         while not drain.done() and not self.force_exit:
             await asyncio.wait([drain], timeout=0.1)
         drain.cancel()
+        if self.force_exit:
+            self._leave_in(_FORCED_S)
         await super().shutdown(sockets)
+        self._leave_in(self._leave_s)
+
+    def _leave_in(self, seconds: float | None) -> None:
+        """End the process then, if it has not ended by itself: everything that has to be kept is stored."""
+        if self._leave_s is not None and seconds is not None:
+            timer = threading.Timer(seconds, os._exit, (0,))
+            timer.daemon = True
+            timer.start()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS log(
 _COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version"
 _ENDED = "('TASK_STATE_COMPLETED','TASK_STATE_FAILED','TASK_STATE_CANCELED','TASK_STATE_REJECTED')"
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
+_WAL_BYTES = 4 * _CHECKPOINT_BYTES
 _PRUNE_TASKS = 200  # at a time, so that a prune never holds the loop for long
 _I64 = (1 << 63) - 1
 
@@ -281,6 +282,9 @@ class SQLiteStore:
     async def _run_checkpoint(self) -> None:
         try:
             await asyncio.to_thread(_checkpoint, self.path)
+            if self._db is not None and _wal_bytes(self.path) > _WAL_BYTES:
+                # Writers that never pause keep the WAL from starting over; what is left to move is little now.
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             log.warning("the write-ahead log of %s cannot be moved into it yet: %s", self.path, error)
         finally:
@@ -417,6 +421,13 @@ def _checkpoint(path: Path) -> None:
         db.execute("PRAGMA wal_checkpoint(PASSIVE)")
     finally:
         db.close()
+
+
+def _wal_bytes(path: Path) -> int:
+    try:
+        return os.stat(f"{path}-wal").st_size
+    except OSError:
+        return 0
 
 
 def _make_folder(folder: Path) -> None:
