@@ -65,6 +65,10 @@ def card_of(scenario: str, base: str) -> Json:
     elif scenario == "grpc-first":
         grpc = {"url": "grpc.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
         card["supportedInterfaces"].insert(0, grpc)
+    elif scenario in ("elsewhere", "keyed-elsewhere"):
+        card["supportedInterfaces"][0]["url"] = base.replace("127.0.0.1", "localhost")
+        if scenario == "keyed-elsewhere":
+            card["securitySchemes"] = {"header-key": SCHEMES["header-key"]}
     elif scenario == "only-grpc":
         card["supportedInterfaces"][0]["protocolBinding"] = "GRPC"
     elif scenario == "newer":

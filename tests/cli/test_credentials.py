@@ -99,6 +99,25 @@ def test_user_and_password_of_the_reference_go_with_card_and_calls_and_are_never
     assert basic not in sent.out + sent.err
 
 
+@pytest.mark.parametrize("how", ["--bearer", "reference", "--svc-param", "--api-key"])
+def test_credentials_do_not_go_to_another_origin_than_the_cards(bare: Tieline, foreign: Foreign, how: str) -> None:
+    agent = foreign.agent("elsewhere")
+    words = {"--bearer": (how, SECRET), "--svc-param": (how, f"Cookie:a={SECRET}")}.get(how, ())
+    if how == "--api-key":
+        agent = foreign.agent("keyed-elsewhere")
+        words = (how, SECRET)
+    ref = agent.ref.replace("http://", f"http://ada:{SECRET}@") if how == "reference" else agent.ref
+    refused = bare("send", "hi", *words, "-o", "json", "-a", ref)
+    assert refused.code == 1, refused.out
+    assert refused.error["code"] == "A2ACLI_ERR_CARD_INVALID"
+    assert f"The card of {foreign.url} sends you to http://localhost:" in refused.error["message"]
+    assert agent.calls == []
+    assert bare("send", "hi", "-a", agent.ref).code == 0, "without credentials it goes where the card says"
+    (bare.folder / "card.json").write_text(bare("card", "get", "-o", "json", "-a", agent.ref).out)
+    if how != "reference":
+        assert bare("send", "hi", *words, "-a", "card.json").code == 0, "a card of one's own is trusted"
+
+
 def test_a_credential_that_no_declared_scheme_takes_is_not_sent_and_that_is_said(
     bare: Tieline, foreign: Foreign
 ) -> None:

@@ -158,6 +158,10 @@ class Scripted:
     def card(self) -> AgentCard:
         return card_of((self.url, self.binding), streaming=self._streaming)
 
+    def script(self, operation: str, *steps: Step) -> None:
+        """Write down more answers, such as those that name the server's own address."""
+        self._left.setdefault(operation, []).extend(steps)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:

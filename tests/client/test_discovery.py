@@ -412,3 +412,24 @@ def test_await_and_async_with_both_give_a_peer_that_can_be_closed_twice() -> Non
             await peer.close()
 
     run(test())
+
+
+def test_user_and_password_of_a_reference_go_to_its_own_origin_and_to_no_other() -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))] * 2}) as elsewhere:
+            for interface, name in ((elsewhere.url, "away"), ("", "home")):
+                async with scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))]}) as agent:
+                    card = card_of((interface or agent.url, "JSONRPC"))
+                    agent.script("card", Http(200, encode(card), {"Content-Type": "application/json"}))
+                    async with connect(f"http://ada:secret@{host_of(agent)}") as peer:
+                        await peer.send(name)
+                    given = [request.headers.get("authorization") for request in agent.requests]
+                    assert given == ["Basic YWRhOnNlY3JldA=="] * (1 if interface else 2)
+                    own = {"Authorization": "Bearer mine"}
+                    if interface:  # what the caller gives by hand goes where the caller's agent is
+                        agent.script("card", Http(200, encode(card), {"Content-Type": "application/json"}))
+                        async with connect(f"http://ada:secret@{host_of(agent)}", headers=own) as peer:
+                            await peer.send(name)
+            assert [request.headers.get("authorization") for request in elsewhere.requests] == [None, "Bearer mine"]
+
+    run(test())

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import click
+from msgspec.structs import replace
+from yarl import URL
 
 from tieline import errors as a2a
 from tieline.card import AgentCard
@@ -24,13 +26,14 @@ from tieline.cli.output import open_output
 from tieline.cli.settings import Settings
 from tieline.client.discovery import FoundCard, fetch_card
 from tieline.client.peer import Peer, connect
-from tieline.client.route import BINDINGS, spoken_version
+from tieline.client.route import BINDINGS, choose, spoken_version
 from tieline.types import Task, TaskState
 
 __all__ = ["Session", "execute", "preferred"]
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
+_CREDENTIALS: Final = frozenset(("authorization", "cookie", "proxy-authorization"))
 _REPLY: Final = '"<reply>"'
 
 
@@ -103,6 +106,8 @@ class Session:
                 value = f"{headers.pop(taken)}, {value}" if taken in dict(service_params) else value
             headers[name] = value
         self._credentials = bool(credentials) or bool(service_params)
+        if credentials or any(name.lower() in _CREDENTIALS for name in headers):
+            card = _at_home(found, preferred(card, settings["transport"]), settings["a2a-version"])
         async with connect(
             card,
             transport=preferred(card, settings["transport"]),
@@ -253,6 +258,34 @@ def _check_version(version: str | None) -> None:
             hint=f"Leave --a2a-version out, or give {spoken}.",
             a2a_code=error.rpc_code,
         ) from None
+
+
+def _at_home(found: FoundCard, transports: tuple[str, ...] | None, version: str | None) -> AgentCard:
+    """The card with those interfaces alone that may have credentials: at the origin that the card came from.
+
+    A card in a file is the caller's own word, and stays as it is. Raises CliError when no interface is left.
+    """
+    card = found.card
+    if found.url is None:
+        return card
+    usable = choose(card, transports=transports, version=spoken_version(version))
+    home = str(found.url.origin())
+    own = tuple(interface for interface in usable if _origin(interface.url) == home)
+    if not own:
+        raise CliError(
+            errors.CARD_INVALID,
+            f"The card of {home} sends you to {_origin(usable[0].url)}: credentials do not go to another origin.",
+            hint=f"If you trust {_origin(usable[0].url)}, give its own card with -a, or this one as a file: "
+            "tieline card get -o json > card.json",
+        )
+    return replace(card, supported_interfaces=own)
+
+
+def _origin(url: str) -> str:
+    try:
+        return str(URL(url).origin())
+    except ValueError:
+        return "a place without a name"
 
 
 def preferred(card: AgentCard, wanted: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -158,11 +158,13 @@ class Http:
         headers: Mapping[str, str],
         timeouts: Timeouts,
         verify: Verify = True,
+        own_authorization: tuple[URL, str] | None = None,
         max_response_bytes: int,
         max_event_bytes: int,
     ) -> None:
         self._headers = CIMultiDict({"User-Agent": f"tieline/{__version__}"})
         self._headers.update(headers)
+        self._own_authorization = own_authorization  # an Authorization header, and the only origin that it is for
         self._tls = _tls_context(verify)
         self._max_response_bytes = max_response_bytes
         self._max_event_bytes = max_event_bytes
@@ -227,11 +229,11 @@ class Http:
             data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
             proxy = self._proxy(url)
             through: dict[str, Any] = {}
-            sent = headers
+            sent = self._with_own_authorization(url, headers)
             if proxy is not None:
                 through = {"proxy": proxy.url, "proxy_headers": proxy.headers}
                 if url.scheme == "http":  # no tunnel: the proxy reads the request itself
-                    sent = {**headers, **proxy.headers}
+                    sent = {**sent, **proxy.headers}
             if logging_wire():
                 log_request(verb, url, {**self._headers, **sent}, body)
             try:
@@ -247,6 +249,12 @@ class Http:
             url = _redirected(response, verb, url, origin)
             response.release()
         raise InvalidPeerResponse(f"{shown(origin)} redirects more than {_REDIRECTS} times.")
+
+    def _with_own_authorization(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
+        own = self._own_authorization
+        if own is None or url.origin() != own[0]:
+            return headers
+        return {**headers, "Authorization": own[1]}
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._closed:

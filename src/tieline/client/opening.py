@@ -12,7 +12,7 @@ from yarl import URL
 
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.direct import DirectTransport
-from tieline.client.discovery import CardCache, checked, find_card, without_user
+from tieline.client.discovery import CardCache, card_urls, checked, find_card, without_user
 from tieline.client.http import Http, Verify, shown
 from tieline.client.jsonrpc import JsonRpcTransport
 from tieline.client.rest import RestTransport
@@ -70,24 +70,29 @@ async def opened(ref: Reference, options: Options) -> Opened:
         return await _in_process(ref, options)
     headers = _headers(options)
     version = spoken_version(options.version)
+    own: tuple[URL, str] | None = None
     if not isinstance(ref, AgentCard):
         ref, authorization = without_user(ref)
-        if authorization is not None:
-            headers.setdefault("Authorization", authorization)
+        if authorization is not None and "Authorization" not in headers:
+            own = (card_urls(str(ref))[0].origin(), authorization)
     headers["A2A-Version"] = version or v1.VERSION
     http = Http(
         headers=headers,
+        own_authorization=own,
         timeouts=options.timeouts,
         verify=options.verify,
         max_response_bytes=options.max_response_bytes,
         max_event_bytes=options.max_event_bytes,
     )
     url: URL | None = None
+    asked = headers.copy()  # what the card is asked for with
     try:
         if isinstance(ref, AgentCard):
             card = checked(ref, "hand")
         else:
-            found = await find_card(ref, http, headers, options.cards)
+            if own is not None:
+                asked["Authorization"] = own[1]
+            found = await find_card(ref, http, asked, options.cards)
             card, url = found.card, found.url
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
         route = Route([Way(_with_tenant(i, options.tenant), _transport(http, i, options.query)) for i in interfaces])
@@ -98,7 +103,7 @@ async def opened(ref: Reference, options: Options) -> Opened:
     async def renew() -> AgentCard:
         if url is None:
             return card
-        found = await options.cards.get(http, url, headers)
+        found = await options.cards.get(http, url, asked)
         if found is None:
             raise CardNotFound(f"There is no agent card at {shown(url)} any more.")
         return found.card
