@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import msgspec
 
-from tieline import Answer, Failed, Part, Rejected, Turn, agent
+from tieline import Answer, Artifact, Failed, Part, Rejected, Turn, agent
 from tieline.types import encode
 
 GATES: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -48,6 +48,10 @@ async def tester(turn: Turn):  # type: ignore[no-untyped-def]
         yield "red \x1b[31m bell \x07 c1 \x9b2J over\rwritten \u202eesrever"
     elif word == "files":
         await files(turn)
+    elif word == "links":
+        for number, url in enumerate(rest.split()):
+            yield Artifact(f"a{number}", (Part(url=url, filename=f"f{number}"),), name=f"link {number}")
+        yield Artifact("last", (Part(text="last"), Part(text="{}", media_type="application/json")), name="last.txt")
     elif word == "link":
         async with turn.artifact("link") as out:
             await out.write(Part(url=rest, filename="fetched.json"))

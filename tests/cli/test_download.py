@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.agents import BYTES
 from tests.cli.running import Result, Tieline
-from tieline.cli.download import safe_name
+from tieline.cli.download import numbered, safe_name
 
 
 @pytest.fixture
@@ -99,15 +99,56 @@ def test_a_url_is_fetched_only_when_asked_for_and_only_over_http(tieline: Tielin
     assert files(tieline.folder) == {}
     assert download(card, "--fetch").code == 0
     assert json.loads(files(tieline.folder).pop("fetched.json"))["name"] == "Command test"
-    for url, code in (
-        (f"http://{served}/nothing", "A2ACLI_ERR_UNREACHABLE"),
-        ("http://127.0.0.1:9/x", "A2ACLI_ERR_UNREACHABLE"),
-        ("file:///etc/passwd", "TIELINE_ERR_FILES"),
-        ("ftp://files.example/x", "TIELINE_ERR_FILES"),
+    for url, why in (
+        (f"http://{served}/nothing", "answered HTTP 404"),
+        ("http://127.0.0.1:9/x", "could not be fetched"),
+        ("http://[bad/x", "could not be fetched"),
+        ("file:///etc/passwd", "only http and https are"),
+        ("ftp://files.example/x", "only http and https are"),
     ):
         refused = download(url, "--fetch", "--force")
-        assert refused.error["code"] == code, url
+        assert refused.code == 1, url
+        assert f"Warning: not fetched: {url}" in refused.err
+        assert why in refused.err
     assert set(files(tieline.folder)) == {"fetched.json"}
+
+
+def test_a_file_of_the_agents_naming_is_never_told_as_one_that_was_saved(tieline: Tieline) -> None:
+    urls = ("file:///etc/passwd", "FILE:///etc/hosts", "file://host/x")
+    task_id = tieline.begin(f"links {' '.join(urls)}").task_id
+    for words in ((), ("--fetch", "--force")):
+        text = tieline("task", "download", task_id, *words)
+        assert [value for label, value in text.all_fields if label == "Not saved"] == list(urls)
+        saved = [value for label, value in text.all_fields if label == "Saved"]
+        assert [Path(path).parent for path in saved] == [tieline.folder] * 2
+        assert "--fetch does" not in text.err
+        told = tieline("task", "download", task_id, *words, "--force", "-o", "json").json
+        for url, artifact in zip(urls, told["artifacts"], strict=False):
+            assert artifact["parts"][0]["url"] == f"unsaved:{url}"
+
+
+def test_one_url_that_cannot_be_fetched_does_not_keep_the_rest_from_being_saved(tieline: Tieline, served: str) -> None:
+    bad, good = "http://127.0.0.1:9/x", f"http://{served}/.well-known/agent-card.json"
+    task_id = tieline.begin(f"links {bad} {good}").task_id
+    result = tieline("task", "download", task_id, "--fetch")
+    assert result.code == 1
+    assert f"not fetched: {bad}" in result.err
+    assert result.fields["Not saved"] == bad
+    assert set(files(tieline.folder)) == {"f1", "last-1.txt", "last-2.txt"}
+
+
+@pytest.mark.parametrize(
+    ("name", "second"),
+    [
+        ("report.csv", "report-2.csv"),
+        ("a.tar.gz", "a-2.tar.gz"),
+        ("v1.2 of it.pdf", "v1.2 of it-2.pdf"),
+        ("plain", "plain-2"),
+        ("and so on. To be continued", "and so on. To be continued-2"),
+    ],
+)
+def test_a_number_stands_before_the_ending_of_a_name(name: str, second: str) -> None:
+    assert numbered(name, 2) == second
 
 
 @pytest.mark.parametrize(
@@ -128,6 +169,11 @@ def test_a_url_is_fetched_only_when_asked_for_and_only_over_http(tieline: Tielin
         ("..hidden", "hidden"),
         ("con.txt", "_con.txt"),
         ("NUL", "_NUL"),
+        ("-rf", "_-rf"),
+        ("-1", "_-1"),
+        ("~", "_~"),
+        ("~root", "_~root"),
+        (".-rf", "_-rf"),
         ("a\x00b\n.txt", "a_b_.txt"),
         ("x\u202egnp.exe", "x_gnp.exe"),
         ("what?*<>|:.txt", "what______.txt"),

@@ -13,8 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, cast
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import aiohttp
 import click
@@ -31,12 +29,14 @@ from tieline.cli.text import joined_parts
 from tieline.client.following import rests
 from tieline.types import Artifact, Part, Task, encode
 
-__all__ = ["download", "safe_name"]
+__all__ = ["download", "numbered", "safe_name"]
 
 FILES: Final = "TIELINE_ERR_FILES"  # ours: a file could not be written
 
 _UNSAFE: Final = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*/\\\u202a-\u202e\u2066-\u2069]')
 _DEVICES: Final = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
+_ACTING: Final = ("-", "~")  # at its beginning a name is an option, or a home, to a shell
+_ENDING: Final = re.compile(r"(?:\.tar)?\.\w{1,10}$")
 _LONGEST_NAME: Final = 200  # bytes; common file systems take 255
 _ENDINGS: Final = {
     "text/plain": ".txt",
@@ -49,23 +49,35 @@ _MAX_FETCHED_BYTES: Final = 1 << 30
 _FETCH_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 
 
+_Saved = dict[tuple[int, int], Path]
+"""The files of parts that were saved, by the places of artifact and part."""
+
+
 def safe_name(suggested: str | None, fallback: str) -> str:
     """A file name in one folder from what an agent suggests: the last step of a path, without anything that acts.
 
-    Never empty, "." or "..", never hidden, no separators, no control characters, no device names of Windows.
+    Never empty, "." or "..", never hidden, no separators, no control characters, no device names of Windows,
+    no "-" or "~" at the beginning.
     """
     for candidate in (suggested or "", fallback):
         last = re.split(r"[/\\]", candidate)[-1]
         name = _UNSAFE.sub("_", last).strip(" .\t")
         if not name:
             continue
-        if _DEVICES.match(name):
+        if _DEVICES.match(name) or name.startswith(_ACTING):
             name = f"_{name}"
         while len(name.encode("utf-8", "replace")) > _LONGEST_NAME:
             stem, dot, ending = name.rpartition(".")
             name = f"{stem[:-1]}{dot}{ending}" if len(stem) > 1 and len(ending) < 20 else name[:-1]
         return name
     return "artifact"
+
+
+def numbered(name: str, number: int) -> str:
+    """`name` with a number before its ending."""
+    ending = _ENDING.search(name)
+    at = ending.start() if ending is not None and ending.start() else len(name)
+    return f"{name[:at]}-{number}{name[at:]}"
 
 
 @click.command(
@@ -90,11 +102,16 @@ def safe_name(suggested: str | None, fallback: str) -> str:
 def download(
     context: click.Context, task_id: str | None, folder: Path, names: tuple[str, ...], force: bool, fetch: bool
 ) -> int:
-    """Save a task's artifacts: files and texts as they are, data as JSON. Nothing that is there is overwritten."""
+    """Save a task's artifacts: files and texts as they are, data as JSON. Nothing that is there is overwritten.
+
+    A URL that cannot be fetched does not keep the rest from being saved; the exit code is 1 then.
+    """
+    complete = True
     wanted = named_task(context, task_id)
     target = folder.absolute()
 
     async def work(session: Session) -> None:
+        nonlocal complete
         session.task_id = wanted
         async with session.connect() as peer:
             found = await peer.get(wanted, history_length=0)
@@ -102,37 +119,43 @@ def download(
         if names and not artifacts:
             have = ", ".join(artifact.name or artifact.artifact_id for artifact in found.artifacts) or "none"
             raise UsageFault(f"The task has no artifact {' or '.join(names)}: it has {have}.")
-        saved = await _save_all(session, artifacts, target, force=force, fetch=fetch)
-        _report(session, replace(found, artifacts=tuple(saved)))
+        saved, complete = await _save_all(session, artifacts, target, force=force, fetch=fetch)
+        _report(session, found, artifacts, saved)
 
-    return execute(context, work)
+    return execute(context, work) or (0 if complete else 1)
 
 
 async def _save_all(
     session: Session, artifacts: list[Artifact], folder: Path, *, force: bool, fetch: bool
-) -> list[Artifact]:
-    """Write all parts; return the artifacts with each saved part as the URL of its file."""
+) -> tuple[_Saved, bool]:
+    """Write all parts; return those that were saved, and whether all that was to be fetched could be."""
     plan = list(_plan(artifacts))
     names = [name for _, _, name, part in plan if _is_written(part, fetch)]
     await asyncio.to_thread(_prepare, folder, names, force)
-    done: dict[tuple[int, int], Part] = {}
+    saved: _Saved = {}
+    complete = True
     for at, index, name, part in plan:
         if not _is_written(part, fetch):
-            session.notes.warn(f"not fetched: {part.url} (--fetch does, if you trust it)")
+            fetchable = _is_fetchable(part.url or "")
+            why = "--fetch does, if you trust it" if fetchable else "only http and https are"
+            session.notes.warn(f"not fetched: {part.url} ({why})")
+            complete = complete and not fetch
             continue
         path = folder / name
         if part.url is not None:
-            size = await _fetch(part.url, path)
+            try:
+                size = await _fetch(part.url, path)
+            except CliError as error:
+                session.notes.warn(f"not fetched: {error}")
+                complete = False
+                continue
         else:
             content = _content(part)
             size = len(content)
             await asyncio.to_thread(_write, path, content)
         session.notes.debug(f"saved {size} bytes: {path}")
-        done[at, index] = Part(url=path.as_uri(), filename=name, media_type=part.media_type, metadata=part.metadata)
-    return [
-        replace(a, parts=tuple(done.get((at, index), part) for index, part in enumerate(joined_parts(a))))
-        for at, a in enumerate(artifacts)
-    ]
+        saved[at, index] = path
+    return saved, complete
 
 
 def _prepare(folder: Path, names: list[str], force: bool) -> None:
@@ -151,7 +174,11 @@ def _prepare(folder: Path, names: list[str], force: bool) -> None:
 
 
 def _is_written(part: Part, fetch: bool) -> bool:
-    return part.url is None or fetch
+    return part.url is None or (fetch and _is_fetchable(part.url))
+
+
+def _is_fetchable(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://"))
 
 
 def _plan(artifacts: list[Artifact]) -> Iterator[tuple[int, int, str, Part]]:
@@ -160,15 +187,14 @@ def _plan(artifacts: list[Artifact]) -> Iterator[tuple[int, int, str, Part]]:
     for at, artifact in enumerate(artifacts):
         parts = joined_parts(artifact)
         for index, part in enumerate(parts):
-            base = artifact.name or artifact.artifact_id
-            name = safe_name(part.filename, base if len(parts) == 1 else f"{base}-{index + 1}")
+            base = safe_name(artifact.name, artifact.artifact_id)
+            name = safe_name(part.filename, base if len(parts) == 1 else numbered(base, index + 1))
             if part.filename is None and "." not in name:
                 name += _ENDINGS.get(_type_of(part), ".bin")
-            stem, dot, ending = name.partition(".")
-            number = 1
+            wanted, number = name, 1
             while name.lower() in used:
                 number += 1
-                name = f"{stem}-{number}{dot}{ending}"
+                name = numbered(wanted, number)
             used.add(name.lower())
             yield at, index, name, part
 
@@ -219,8 +245,6 @@ def _umask() -> int:
 
 async def _fetch(url: str, path: Path) -> int:
     """Save what is at a URL that the agent has given. No credential, cookie or header of ours goes there."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise CliError(FILES, f"{url} is not fetched: only http and https are.")
     size = 0
     try:
         async with (
@@ -235,31 +259,36 @@ async def _fetch(url: str, path: Path) -> int:
                     if size > _MAX_FETCHED_BYTES:
                         raise CliError(FILES, f"{url} is larger than {_MAX_FETCHED_BYTES} bytes.")
                     out.write(chunk)
-    except (aiohttp.ClientError, TimeoutError) as error:
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise CliError(errors.UNREACHABLE, f"{url} could not be fetched: {error or type(error).__name__}.") from None
     return size
 
 
-def _report(session: Session, task: Task) -> None:
+def _report(session: Session, task: Task, artifacts: list[Artifact], saved: _Saved) -> None:
     """What was saved and where. The task as JSON names the files as its parts' URLs."""
     if session.as_json:
-        session.out.task(task)
+        told = [
+            replace(a, parts=tuple(_told(part, saved.get((at, index))) for index, part in enumerate(joined_parts(a))))
+            for at, a in enumerate(artifacts)
+        ]
+        session.out.task(replace(task, artifacts=tuple(told)))
     else:
         fields = [("Task ID", task.id), ("Context ID", task.context_id or ""), ("State", task.state.value)]
-        for artifact in task.artifacts:
+        for at, artifact in enumerate(artifacts):
             fields.append(("Artifact", artifact.name or artifact.artifact_id))
-            for part in artifact.parts:
-                saved = part.url is not None and part.url.startswith("file:")
-                fields.append(("Saved" if saved else "Not saved", _told(part)))
+            for index, part in enumerate(joined_parts(artifact)):
+                file = saved.get((at, index))
+                fields.append(("Not saved", part.url or "") if file is None else ("Saved", str(file)))
         session.out.document({}, fields)
-    if not task.artifacts:
+    if not artifacts:
         session.notes.warn("the task has no artifacts.")
     elif not rests(task.state):
         session.notes.warn(f"the task is still at work ({task.state.value}): there may be more to come.")
 
 
-def _told(part: Part) -> str:
+def _told(part: Part, file: Path | None) -> Part:
+    """A part as the report has it: a saved one as the URL of its file, and nothing else as a URL of a file."""
+    if file is not None:
+        return Part(url=file.as_uri(), filename=file.name, media_type=part.media_type, metadata=part.metadata)
     url = part.url or ""
-    if not url.startswith("file:"):
-        return url
-    return url2pathname(urlsplit(url).path)
+    return part if _is_fetchable(url) else replace(part, url=f"unsaved:{url}")
