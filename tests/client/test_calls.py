@@ -56,6 +56,7 @@ from tieline.errors import (
     VersionNotSupported,
 )
 from tieline.types import ListTasksResponse, StreamEvent, decode, encode
+from tieline.wire import jsonrpc
 
 BINDING = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
 both = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
@@ -1023,5 +1024,51 @@ def test_list_that_gives_one_page_again_and_again_ends(transport: str) -> None:
         async with scripted(BINDING[transport], {"ListTasks": pages}) as agent, connect(agent.card) as peer:
             with pytest.raises(InvalidPeerResponse, match="again and again"):
                 [t async for t in peer.list_all()]
+
+    run(test())
+
+
+@pytest.mark.parametrize("id_", [b"7", b'"1"', b"null", b'"other"'])
+def test_json_rpc_result_of_another_call_is_not_taken_for_this_ones(id_: bytes) -> None:
+    async def test() -> None:
+        body = jsonrpc.encode_result(id_, encode(task()))
+        with pytest.raises(InvalidPeerResponse, match="to another call"):
+            await got("jsonrpc", Http(200, body, {"Content-Type": "application/json"}))
+        frame = b"data: " + jsonrpc.encode_result(id_, b'{"task":' + encode(task()) + b"}") + b"\n\n"
+        async with (
+            scripted("JSONRPC", {"SendStreamingMessage": [Stream(frame)]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            with pytest.raises(InvalidPeerResponse, match="to another call"):
+                [event async for event in peer.stream("go")]
+
+    run(test())
+
+
+def test_json_rpc_error_that_could_not_name_its_call_is_raised_as_what_it_is() -> None:
+    async def test() -> None:
+        with pytest.raises(ParseError):
+            await got("jsonrpc", Http(200, jsonrpc.encode_error(b"null", ParseError("no"))))
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("code", [200, 502])
+def test_page_instead_of_json_is_told_with_its_url_status_and_type(transport: str, code: int) -> None:
+    async def test() -> None:
+        page = Http(code, b"<html>Welcome</html>", {"Content-Type": "text/html; charset=utf-8"})
+        with pytest.raises(InvalidPeerResponse, match=rf"http://127\S+ answered HTTP {code} \(text/html\).*Welcome"):
+            await got(transport, page)
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize(("given", "told"), [("17", "in 17 s"), ("Fri, 01 Jan 2027 00:00:00 GMT", "Fri, 01 Jan 2027")])
+def test_agent_that_is_asked_too_often_says_when_to_try_again(transport: str, given: str, told: str) -> None:
+    async def test() -> None:
+        with pytest.raises(InvalidPeerResponse, match=rf"HTTP 429.*try again.*{told}"):
+            await got(transport, Http(429, b"", {"Retry-After": given}))
 
     run(test())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from tests.client.running import QUICK, run
@@ -23,6 +24,7 @@ from tieline.errors import (
     UnsupportedOperation,
 )
 from tieline.types import StreamEvent
+from tieline.wire import jsonrpc
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 ENDED = Fault(UnsupportedOperation("the task has ended"))
@@ -39,6 +41,12 @@ async def streamed(agent: Scripted, *, task_id: str | None = None, idle_s: float
 async def subscribed(agent: Scripted, last_event_id: int | None = None) -> list[StreamEvent]:
     async with connect(agent.card, recovery=QUICK) as peer:
         return [event async for event in peer.subscribe(TASK, last_event_id=last_event_id)]
+
+
+def in_frame(transport: str, event: bytes) -> bytes:
+    """An event of any kind as it stands in the first call's stream."""
+    data = jsonrpc.encode_result(b"1", event) if transport == "jsonrpc" else event
+    return b"data: " + data + b"\n\n"
 
 
 def text_of(events: Sequence[StreamEvent]) -> str:
@@ -484,11 +492,13 @@ def test_error_in_a_stream_is_raised_behind_the_events_before_it(transport: str)
 
 
 @both
-@pytest.mark.parametrize("frame", [b"data: garbage\n\n", b"data: []\n\n", b'data: {"result":{}}\n\n', b"data: {}\n\n"])
+@pytest.mark.parametrize("frame", [b"garbage", b"[]", b"{}", b'{"task":7}'])
 @pytest.mark.requirement("stream.exactly-one-payload")
 def test_frame_that_is_no_event_is_the_peers_fault(transport: str, frame: bytes) -> None:
     async def test() -> None:
-        async with scripted(BINDING[transport], {"SendStreamingMessage": [Stream(task(), frame)]}) as agent:
+        async with scripted(
+            BINDING[transport], {"SendStreamingMessage": [Stream(task(), in_frame(transport, frame))]}
+        ) as agent:
             with pytest.raises(InvalidPeerResponse):
                 await streamed(agent)
 
@@ -679,3 +689,34 @@ async def told_or_doubt(agent: Scripted) -> list[StreamEvent] | TaskInDoubt:
         return await streamed(agent)
     except TaskInDoubt as doubt:
         return doubt
+
+
+@both
+def test_event_of_a_kind_that_nobody_knows_is_passed_over(transport: str) -> None:
+    async def test() -> None:
+        unknown = b'{"futureEvent":{"x":1}}'
+        stream = Stream(task(WORKING), in_frame(transport, unknown), status(COMPLETED))
+        async with (
+            scripted(BINDING[transport], {"SendStreamingMessage": [stream]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            assert [event async for event in peer.stream("go")] == [task(WORKING), status(COMPLETED)]
+
+    run(test())
+
+
+@both
+def test_event_of_another_task_is_the_peers_fault_and_both_are_named(transport: str) -> None:
+    async def test() -> None:
+        foreign = msgspec.structs.replace(status(COMPLETED), task_id="task-2")
+        stream = Stream(task(WORKING), foreign)
+        async with (
+            scripted(BINDING[transport], {"SendStreamingMessage": [stream]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            events = peer.stream("go")
+            assert await anext(events) == task(WORKING)
+            with pytest.raises(InvalidPeerResponse, match=r"'task-2'.*'task-1'"):
+                await anext(events)
+
+    run(test())

@@ -40,6 +40,7 @@ __all__ = [
     "Verify",
     "basic_authorization",
     "check_authentication",
+    "check_json",
     "not_an_answer",
     "request_headers",
     "shown",
@@ -52,6 +53,7 @@ _ALWAYS_SAME_VERB: Final = frozenset((307, 308))
 _REDIRECT: Final = frozenset((301, 302, 303, 307, 308))
 _LARGE_BODY_BYTES: Final = 1 << 20  # aiohttp wants more than this as a file
 _EXCERPT_CHARS: Final = 200
+_HEADER_CHARS: Final = 80  # of a header that is repeated
 
 Verify = bool | str | ssl.SSLContext
 """Whether a server's certificate is checked: True by the system's authorities, a path by those in that file."""
@@ -87,7 +89,8 @@ class _Proxy(msgspec.Struct, frozen=True):
 class SseEvents:
     """A response that is a stream of server-sent events, as Events.
 
-    `decode` makes an event of the data of one, or raises the error that it reports. `open_` has the stream in it while
+    `decode` makes an event of the data of one, None of what is to be passed over, or raises
+    the error that it reports. `open_` has the stream in it while
     it is being read.
     """
 
@@ -97,7 +100,7 @@ class SseEvents:
         self,
         response: aiohttp.ClientResponse,
         url: URL,
-        decode: Callable[[bytes], StreamEvent],
+        decode: Callable[[bytes], StreamEvent | None],
         frames: EventStream,
         open_: set[aiohttp.StreamReader],
     ) -> None:
@@ -124,8 +127,8 @@ class SseEvents:
             events: list[Numbered] = []
             try:
                 for frame in self._frames.feed(data):
-                    if frame.data:
-                        events.append((frame.id, self._decode(frame.data)))  # noqa: PERF401 - kept when one fails
+                    if frame.data and (event := self._decode(frame.data)) is not None:
+                        events.append((frame.id, event))  # noqa: PERF401 - kept when one fails
             except EventTooLarge as error:
                 self._fail(InvalidPeerResponse(str(error)), events)
             except A2AError as error:
@@ -206,7 +209,7 @@ class Http:
         headers: Mapping[str, str],
         body: bytes | None,
         *,
-        decode: Callable[[bytes], StreamEvent],
+        decode: Callable[[bytes], StreamEvent | None],
         last_event_id: str | None,
     ) -> SseEvents | Answer:
         """One call that is to be answered by an event stream; what is none is read whole. Raises as `answer` does."""
@@ -337,10 +340,26 @@ def check_authentication(answer: Answer) -> None:
 
 def not_an_answer(answer: Answer) -> PeerError | NotServed:
     """What a response means that carries neither a result nor an error of A2A."""
-    says = f": {answer.excerpt}" if answer.body else ""
+    says = f"{_kind_of(answer)}: {answer.excerpt}" if answer.body else ""
     if answer.status in (404, 405):
         return NotServed(Unreachable(f"There is no agent at {answer.url} (HTTP {answer.status}){says}"))
+    after = answer.headers.get("retry-after", "")[:_HEADER_CHARS].strip()
+    if answer.status in (429, 503) and after:
+        says = f"{says or '.'} It says to try again {f'in {after} s' if after.isdigit() else f'at {after}'}."
     return InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status}{says or ' without a body.'}")
+
+
+def check_json(answer: Answer) -> None:
+    """Raises InvalidPeerResponse for a body that does not begin as a JSON object does, such as a page."""
+    if answer.body.lstrip()[:1] != b"{":
+        says = f": {answer.excerpt}" if answer.body else ", without a body"
+        raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status}{_kind_of(answer)} instead of JSON{says}")
+
+
+def _kind_of(answer: Answer) -> str:
+    """The media type of what is not JSON, in brackets."""
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip()[:_HEADER_CHARS]
+    return "" if not kind or kind.endswith("json") else f" ({kind})"
 
 
 def shown(url: URL | str) -> str:

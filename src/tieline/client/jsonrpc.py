@@ -8,8 +8,8 @@ from itertools import count
 import msgspec
 from yarl import URL
 
-from tieline.client.http import Answer, Http, check_authentication, not_an_answer, request_headers
-from tieline.client.transport import Events, OneEvent, encoded
+from tieline.client.http import Answer, Http, check_authentication, check_json, not_an_answer, request_headers
+from tieline.client.transport import Events, OneEvent, encoded, event_of
 from tieline.errors import A2AError, InvalidPeerResponse
 from tieline.types import (
     CancelTaskRequest,
@@ -18,7 +18,6 @@ from tieline.types import (
     ListTasksResponse,
     Message,
     SendMessageRequest,
-    StreamEvent,
     SubscribeToTaskRequest,
     Task,
     Value,
@@ -27,6 +26,7 @@ from tieline.wire import jsonrpc, v1
 
 __all__ = ["JsonRpcTransport"]
 
+_ID_SHOWN = 40  # bytes of an id that is not ours
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 _STREAM_HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -60,28 +60,55 @@ class JsonRpcTransport:
         last_event_id: str | None = None,
     ) -> Events:
         method = "SendStreamingMessage" if isinstance(request, SendMessageRequest) else "SubscribeToTask"
-        body = jsonrpc.encode_call(next(self._ids), method, encoded(request))
+        id_ = next(self._ids)
+        body = jsonrpc.encode_call(id_, method, encoded(request))
         headers = request_headers(_STREAM_HEADERS, extensions, last_event_id)
-        opened = await self._http.open("POST", self._url, headers, body, decode=_event, last_event_id=last_event_id)
-        return OneEvent(v1.decode_event(_result(opened))) if isinstance(opened, Answer) else opened
+        opened = await self._http.open(
+            "POST",
+            self._url,
+            headers,
+            body,
+            decode=lambda data: event_of(_read(data, id_)),
+            last_event_id=last_event_id,
+        )
+        return OneEvent(v1.decode_event(_result(opened, id_))) if isinstance(opened, Answer) else opened
 
     async def _call(self, method: str, request: Value, extensions: Sequence[str]) -> msgspec.Raw:
-        body = jsonrpc.encode_call(next(self._ids), method, encoded(request))
+        id_ = next(self._ids)
+        body = jsonrpc.encode_call(id_, method, encoded(request))
         headers = request_headers(_HEADERS, extensions)
-        return _result(await self._http.answer("POST", self._url, headers, body))
+        return _result(await self._http.answer("POST", self._url, headers, body), id_)
 
 
-def _event(data: bytes) -> StreamEvent:
-    return v1.decode_event(jsonrpc.read_result(data))
+class _Id(msgspec.Struct, frozen=True, gc=False):
+    id: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def _result(answer: Answer) -> msgspec.Raw:
+_read_id = msgspec.json.Decoder(_Id).decode
+
+
+def _read(body: bytes, id_: int) -> msgspec.Raw:
+    """The result in a response to the call `id_`. Raises as jsonrpc.read_result does."""
+    try:
+        given = bytes(_read_id(body).id)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return jsonrpc.read_result(body)  # says what is wrong
+    if given == b"%d" % id_:
+        return jsonrpc.read_result(body)
+    if given == b"null":
+        jsonrpc.read_result(body)  # an error may come from an agent that could not read the id (JSON-RPC 2.0 §5)
+    told = given[:_ID_SHOWN].decode("utf-8", "replace")
+    raise InvalidPeerResponse(f"The answer is one to another call: its id is {told}, not {id_}.")
+
+
+def _result(answer: Answer, id_: int) -> msgspec.Raw:
     """The result in a response; raises the error in it, whatever its HTTP status, or what the status says."""
     if answer.status == 200:
-        return jsonrpc.read_result(answer.body)
+        check_json(answer)
+        return _read(answer.body, id_)
     check_authentication(answer)
     try:
-        result = jsonrpc.read_result(answer.body)
+        result = _read(answer.body, id_)
     except InvalidPeerResponse:
         raise not_an_answer(answer) from None
     except A2AError as error:

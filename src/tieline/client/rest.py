@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import msgspec
 from yarl import URL
 
-from tieline.client.http import Answer, Http, check_authentication, not_an_answer, request_headers
-from tieline.client.transport import Events, OneEvent, encoded
+from tieline.client.http import Answer, Http, check_authentication, check_json, not_an_answer, request_headers
+from tieline.client.transport import Events, OneEvent, encoded, event_of
 from tieline.errors import A2AError, InvalidPeerResponse, MethodNotFound, TaskNotFound
 from tieline.types import (
     CancelTaskRequest,
@@ -106,6 +107,7 @@ class RestTransport:
     def _body(self, answer: Answer, method: Method, request: Value) -> bytes:
         """The body of a response that succeeded; raises the error in one that did not."""
         if 200 <= answer.status < 300:
+            check_json(answer)
             self._served = True
             return answer.body
         check_authentication(answer)
@@ -125,13 +127,13 @@ def _headers(accept: str, body: bytes | None) -> dict[str, str]:
     return {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": rest.MEDIA_TYPE}
 
 
-def _event(data: bytes) -> StreamEvent:
-    try:
-        return v1.decode_event(data)
-    except InvalidPeerResponse:
-        if _carries_error(data):
-            raise rest.read_error(0, data) from None
-        raise
+def _event(data: bytes) -> StreamEvent | None:
+    event = None
+    with contextlib.suppress(InvalidPeerResponse):  # an error is none, either
+        event = event_of(data)
+    if event is None and _carries_error(data):
+        raise rest.read_error(0, data)
+    return event or event_of(data)
 
 
 def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from tieline.errors import InvalidPeerResponse
 from tieline.types import (
     Artifact,
     Message,
@@ -67,14 +68,20 @@ class Seen:
         return self.message is not None or (self._status is not None and self._status.state.terminal)
 
     def take(self, event: StreamEvent) -> Sequence[StreamEvent]:
-        """What is new in `event`, as events."""
+        """What is new in `event`, as events.
+
+        Raises InvalidPeerResponse when it is another task's.
+        """
         if isinstance(event, Message):
             if self._artifacts is None:
                 self.message = event
             return (event,)
+        task_id = event.id if isinstance(event, Task) else event.task_id
+        if self.task_id is not None and task_id != self.task_id:
+            raise InvalidPeerResponse(f"The agent tells of task {task_id!r} in the stream of task {self.task_id!r}.")
         if isinstance(event, Task):
             return self._take_task(event)
-        self.task_id = event.task_id
+        self.task_id = task_id
         self.context_id = event.context_id
         if self._artifacts is None:
             self._artifacts = {}

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from tieline.errors import InvalidParams, PeerError
+from tieline.errors import InvalidParams, InvalidPeerResponse, PeerError
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -16,13 +16,17 @@ from tieline.types import (
     Message,
     SendMessageRequest,
     StreamEvent,
+    StreamResponse,
     SubscribeToTaskRequest,
     Task,
     Value,
     encode,
 )
+from tieline.wire import v1
 
-__all__ = ["Events", "NotServed", "Numbered", "OneEvent", "Timeouts", "Transport", "encoded"]
+__all__ = ["Events", "NotServed", "Numbered", "OneEvent", "Timeouts", "Transport", "encoded", "event_of"]
+
+_NOTHING = StreamResponse()
 
 Numbered = tuple[str | None, StreamEvent]
 """An event with the id that is in force after it; None where the server gives no ids."""
@@ -111,6 +115,20 @@ class OneEvent:
 
     async def close(self) -> None:
         self._left = []
+
+
+def event_of(data: bytes | msgspec.Raw) -> StreamEvent | None:
+    """What a StreamResponse holds; None when it holds only members that this version does not know (A2A 1.0 §5.7).
+
+    Raises InvalidPeerResponse.
+    """
+    response = v1.decode_result(data, StreamResponse)
+    if response == _NOTHING and v1.decode_result(data, dict[str, msgspec.Raw]):
+        return None
+    try:
+        return response.event
+    except ValueError as error:
+        raise InvalidPeerResponse(f"The stream event {error}.") from None
 
 
 def encoded(request: Value) -> bytes:
