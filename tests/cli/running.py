@@ -177,6 +177,18 @@ class Tieline:
             stderr=stderr,
         )
 
+    def redirected(self, where: str, *words: str) -> Result:
+        """A run whose streams a shell redirects, as in `>&-`."""
+        run = subprocess.run(
+            ["sh", "-c", f'exec "$@" {where}', "sh", *self._command(words)],
+            cwd=self.folder,
+            env=self._environment(None),
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        return Result(run.returncode, run.stdout.decode(), run.stderr.decode())
+
     def begin(self, text: str, *, task_id: str | None = None, context_id: str | None = None) -> Begun:
         """Say something to the agent by hand, as what a test begins with; answers when the task rests or is at work."""
         message = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": text}]}

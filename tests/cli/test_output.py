@@ -148,6 +148,44 @@ def test_a_reader_that_stops_reading_is_no_failure_worth_a_traceback(tieline: Ti
     assert "BrokenPipe" not in errors
 
 
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "reply x"),
+        ("send", "reply x", "-o", "json"),
+        ("send", "chunks", "--stream", "-o", "json"),
+        ("task", "get", "no-such-task", "-o", "json"),
+        ("send", "too", "much", "-o", "json"),
+        ("completion", "bash"),
+    ],
+)
+def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(
+    tieline: Tieline, words: tuple[str, ...], where: str
+) -> None:
+    if words[0] == "completion":
+        tieline.agent = None
+    failed = tieline.redirected(where, *words)
+    assert failed.code == (2 if "much" in words and where == ">&-" else 1), failed.err
+    assert failed.err.startswith("Error: ")
+    for noise in ("Traceback", "Exception ignored", "Errno"):
+        assert noise not in failed.err
+
+
+def test_a_closed_stdout_is_told_before_anything_is_sent(bare: Tieline, foreign: Foreign) -> None:
+    agent = foreign.agent("message")
+    failed = bare.redirected(">&-", "send", "hi", "-a", agent.ref)
+    assert "stdout is closed" in failed.err
+    assert agent.records == []
+
+
+def test_closed_stdin_and_stderr_are_no_failure_worth_a_traceback(tieline: Tieline) -> None:
+    assert tieline.redirected("2>&-", "send", "reply x", "-o", "json").json["message"]
+    refused = tieline.redirected("<&-", "send", "-")
+    assert refused.code == 2
+    assert refused.err.startswith("Error: Standard input is closed")
+
+
 @pytest.mark.parametrize("word", ["fail", "reject", "ask", "authorize", "chunks"])
 @pytest.mark.parametrize("flags", [(), ("--stream", "-o", "json")], ids=["text", "jsonl"])
 def test_the_exit_code_says_whether_the_command_worked_not_what_the_agent_decided(

@@ -151,6 +151,7 @@ def test_an_agent_that_stays_silent_is_given_up_in_time(bare: Tieline, foreign: 
     assert late.code == 5
     assert late.error["code"] == "A2ACLI_ERR_TIMEOUT"
     assert "--message-id" in late.error["hint"]
+    assert "agents that recognise it will not do the work twice; others will" in late.error["hint"]
 
 
 def test_a_terminal_sees_what_is_awaited_on_stderr_and_a_pipe_does_not(tieline: Tieline) -> None:

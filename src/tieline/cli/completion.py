@@ -7,6 +7,7 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
+from tieline.cli.errors import INTERNAL, CliError
 from tieline.cli.options import CONTEXT
 
 __all__ = ["completion"]
@@ -28,5 +29,8 @@ def completion(shell: str) -> int:
 
     found = get_completion_class(shell)
     assert found is not None  # the choices are click's own
-    sys.stdout.write(found(root, {}, "tieline", _VARIABLE).source() + "\n")
+    script = found(root, {}, "tieline", _VARIABLE).source()
+    if sys.stdout is None:
+        raise CliError(INTERNAL, "There is nowhere to put the script: stdout is closed.")
+    click.echo(script)
     return 0

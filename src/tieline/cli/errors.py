@@ -92,7 +92,8 @@ def from_exception(error: Exception) -> CliError:
     if isinstance(error, ssl.SSLError):
         return CliError(UNREACHABLE, message)
     if isinstance(error, OSError):
-        return CliError(INTERNAL, message)
+        named = f"{error.filename}: " if error.filename is not None else ""
+        return CliError(INTERNAL, f"{named}{error.strerror}." if error.strerror else message)
     return CliError(INTERNAL, f"{type(error).__name__}: {message}", hint="Run it again with --debug to see where.")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sys
@@ -79,7 +80,7 @@ class Notes:
     def __init__(self, stream: TextIO | None = None, *, debugging: bool = False) -> None:
         self.redact = Redactor()
         self.debugging = debugging
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = stream or sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - as long as the process
         self._lively = self._stream.isatty()
         self._awaited = ""  # what the progress line says; "" is none
         self._shown = ""  # the progress line as it stands there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import sys
@@ -10,7 +11,7 @@ from typing import Any, BinaryIO, Final, Protocol, TextIO
 import msgspec
 
 from tieline.card import AgentCard
-from tieline.cli.errors import CliError
+from tieline.cli.errors import EXIT_CODES, INTERNAL, CliError
 from tieline.cli.notes import Notes
 from tieline.cli.text import Page, write_artifact, write_card, write_message, write_parts, write_status, write_task
 from tieline.types import (
@@ -25,7 +26,7 @@ from tieline.types import (
     encode,
 )
 
-__all__ = ["JsonOutput", "Output", "TextOutput", "open_output"]
+__all__ = ["JsonOutput", "Output", "TextOutput", "lost_stdout", "open_output"]
 
 _C1: Final = re.compile(r"[\x7f-\x9f]")
 
@@ -65,12 +66,23 @@ class Output(Protocol):
 
 
 def open_output(format_: str, notes: Notes, *, stream: bool, verbose: bool) -> Output:
-    """The output that the settings ask for."""
+    """The output that the settings ask for. Raises CliError when stdout is closed: what is done would be lost."""
+    if sys.stdout is None:
+        raise CliError(INTERNAL, "There is nowhere to put the result: stdout is closed.")
     if format_ == "json":
         return JsonOutput(sys.stdout.buffer, lines=stream)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has no letter for it fails nothing
     return TextOutput(sys.stdout, notes, verbose=verbose)
+
+
+def lost_stdout(notes: Notes, error: OSError) -> int:
+    """Say on stderr that stdout takes nothing more, and let go of it; the exit code."""
+    notes.line(f"Error: The result cannot be written to stdout: {error.strerror or type(error).__name__}.")
+    notes.line(f"Code: {INTERNAL}")
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.close()  # else the interpreter complains of it at its end
+    return EXIT_CODES[INTERNAL]
 
 
 class JsonOutput:

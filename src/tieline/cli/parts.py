@@ -46,9 +46,10 @@ def build_parts(given: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
         parts.append(_PARTS[kind](value))
         typed = kind == "input"
     if not parts:
-        raise UsageFault(
-            "There is nothing to send.", hint='Give a text, as in: tieline send "Hello" (or --text, --file, --data).'
-        )
+        hint = 'Give a text, as in: tieline send "Hello" (or --text, --file, --data).'
+        if sys.stdin is not None and not sys.stdin.isatty():
+            hint = f"To send standard input: tieline send - . {hint}"
+        raise UsageFault("There is nothing to send.", hint=hint)
     return tuple(parts)
 
 
@@ -60,9 +61,15 @@ def _input(value: str) -> Part:
     if value != _STDIN:
         return Part(text=value)
     try:
-        return Part(text=sys.stdin.buffer.read().decode())
+        return Part(text=_stdin().decode())
     except UnicodeDecodeError as error:
         raise UsageFault(f"Standard input is not UTF-8 text: {error}.", hint="Send bytes with --file.") from None
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        raise UsageFault("Standard input is closed: there is nothing to read.")
+    return sys.stdin.buffer.read()
 
 
 def _file(value: str) -> Part:
@@ -76,7 +83,7 @@ def _file(value: str) -> Part:
 
 def _data(value: str) -> Part:
     source = "standard input" if value == _STDIN else value
-    raw = sys.stdin.buffer.read() if value == _STDIN else _read(Path(value), "--data")
+    raw = _stdin() if value == _STDIN else _read(Path(value), "--data")
     try:
         decoded: Any = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

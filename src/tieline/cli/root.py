@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from collections.abc import Sequence
 
 import click
@@ -11,7 +13,7 @@ from tieline import __version__
 from tieline.cli.errors import CliError, UsageFault, from_exception
 from tieline.cli.notes import Notes
 from tieline.cli.options import Group
-from tieline.cli.output import open_output
+from tieline.cli.output import TextOutput, lost_stdout, open_output
 from tieline.cli.settings import Settings
 
 __all__ = ["root", "run"]
@@ -74,7 +76,9 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "tieline"
-        return _report(UsageFault(error.format_message(), hint=f"See: {where} --help"), arguments)
+        stray = "unexpected extra argument" in error.message and _talks(error.ctx)
+        hint = f"The agent is named with -a HOST, and a text of several words is one in quotes. See: {where} --help"
+        return _report(UsageFault(error.format_message(), hint=hint if stray else f"See: {where} --help"), arguments)
     except (CliError, click.ClickException) as error:
         return _report(error, arguments)
     except click.Abort:
@@ -82,6 +86,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads stdout: the interpreter shall not complain of it
         return 141
+    except OSError as error:
+        return lost_stdout(Notes(), error)
     return code if isinstance(code, int) else 0
 
 
@@ -93,8 +99,24 @@ def _report(cause: Exception, arguments: Sequence[str]) -> int:
         format_ = Settings(flags)["output"]
     except CliError:
         format_ = "text"
-    open_output(format_, Notes(), stream="--stream" in arguments, verbose=False).error(error)
+    notes = Notes()
+    if sys.stdout is None:
+        TextOutput(io.StringIO(), notes, verbose=False).error(error)
+        return error.exit_code
+    try:
+        open_output(format_, notes, stream="--stream" in arguments, verbose=False).error(error)
+    except BrokenPipeError:
+        raise
+    except OSError as lost:
+        return lost_stdout(notes, lost)
     return error.exit_code
+
+
+def _talks(context: click.Context | None) -> bool:
+    """Whether a command is one that talks to an agent."""
+    if context is None or "config" in context.command_path.split():
+        return False
+    return any(param.name == "setting_agent_card" for param in context.command.params)
 
 
 def _format_flags(arguments: Sequence[str]) -> dict[str, str]:

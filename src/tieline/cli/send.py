@@ -77,7 +77,9 @@ def _part_option(name: str, metavar: str, text: str) -> click.Option:
         click.Option(["--reference-task"], multiple=True, metavar="ID", help="A task it refers to. Repeatable."),
         click.Option(["--accept"], multiple=True, metavar="TYPE", help="Media type to be answered in. Repeatable."),
         click.Option(
-            ["--message-id"], metavar="ID", help="The message's id: repeat it to send the same message again."
+            ["--message-id"],
+            metavar="ID",
+            help="The message's id; agents that recognise it will not do the work twice.",
         ),
     ],
 )

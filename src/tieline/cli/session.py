@@ -22,7 +22,7 @@ from tieline.cli.credentials import attach, crosses_in_clear, wanted
 from tieline.cli.errors import CliError, UsageFault, from_exception
 from tieline.cli.notes import Notes
 from tieline.cli.options import settings_of
-from tieline.cli.output import open_output
+from tieline.cli.output import lost_stdout, open_output
 from tieline.cli.settings import Settings
 from tieline.client.discovery import FoundCard, fetch_card
 from tieline.client.peer import Peer, connect
@@ -206,8 +206,9 @@ class Session:
             self.notes.line(f"To stop it: {self.command('task', 'cancel', self.task_id)}")
         else:
             self.notes.line(
-                "Interrupted before the agent named a task; it may have the message. To send it again as the same "
-                f"message, add --message-id {self.message_id}"
+                "Interrupted before the agent named a task; it may have the message. Agents that recognise "
+                "a message id will not do the work twice; others will. To send it again, add "
+                f" --message-id {self.message_id}"
             )
 
     def failed(self, cause: Exception) -> CliError:
@@ -229,7 +230,10 @@ class Session:
         if code in (errors.TIMEOUT, errors.UNREACHABLE) and self.task_id is not None:
             return f"The task may go on: {self.command('task', 'get', self.task_id, '--wait')}"
         if code in (errors.TIMEOUT, errors.UNREACHABLE) and self.message_id is not None:
-            return f"The agent may have it: to send the same message again, add --message-id {self.message_id}"
+            return (
+                f"The agent may have it. To send it again, add --message-id {self.message_id}: agents that recognise "
+                "it will not do the work twice; others will."
+            )
         if code == errors.UNREACHABLE:
             return "Is the agent running, and is this its address? -a takes a host, the URL of a card or a card file."
         if code == errors.CARD_NOT_FOUND:
@@ -312,6 +316,8 @@ def execute(context: click.Context, work: Callable[[Session], Awaitable[None]]) 
             session.out.error(error)
         except BrokenPipeError:
             _abandon_stdout()
+        except OSError as lost:
+            return lost_stdout(session.notes, lost)
         return error.exit_code
     return 0
 

@@ -86,7 +86,12 @@ class Page:
             self._blank = True
 
     def flush(self) -> None:
-        self._stream.flush()
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "stdout") from None
 
 
 def write_task(page: Page, task: Task, *, verbose: bool, history: bool = False) -> None:
