@@ -104,7 +104,7 @@ def test_file_that_is_not_there_is_no_card(ref: str) -> None:
         run(card_at(ref))
 
 
-@pytest.mark.parametrize("ref", ["", " ", "a b", "ftp://host/", "http://", "http://[bad/", "host:port:9", "a\nb"])
+@pytest.mark.parametrize("ref", ["", " ", "\0", "a b", "ftp://host/", "http://", "http://[bad/", "host:port:9", "a\nb"])
 def test_reference_to_nothing_is_no_card(ref: str) -> None:
     with pytest.raises(CardNotFound):
         run(card_at(ref))
@@ -433,3 +433,13 @@ def test_user_and_password_of_a_reference_go_to_its_own_origin_and_to_no_other()
             assert [request.headers.get("authorization") for request in elsewhere.requests] == [None, "Bearer mine"]
 
     run(test())
+
+
+@pytest.mark.parametrize("ref", [None, 5, b"agent.example", ["agent.example"]])
+def test_what_is_no_reference_is_a_type_error_that_says_what_is_one(ref: object) -> None:
+    with pytest.raises(TypeError, match=r"a host, a URL, .* is to be given, and not a"):
+        connect(ref)  # type: ignore[call-overload, arg-type, unused-ignore]
+
+
+def test_silent_stream_counts_as_broken_after_a_minute_by_default() -> None:
+    assert Timeouts().idle_s == 60

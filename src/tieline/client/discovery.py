@@ -59,7 +59,7 @@ def card_urls(ref: str) -> tuple[URL, ...]:
     Raises:
         CardNotFound: not a reference to anything.
     """
-    if not ref or ref != ref.strip() or any(character.isspace() for character in ref):
+    if not ref or ref != ref.strip() or any(character.isspace() or not character.isprintable() for character in ref):
         raise CardNotFound(f"{ref!r} is not a host, URL or file.")
     try:
         url = URL(ref if "://" in ref else f"{_scheme(ref)}://{ref}")

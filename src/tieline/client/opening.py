@@ -24,7 +24,7 @@ from tieline.errors import CardNotFound, InternalError, InvalidCard
 from tieline.stores import MemoryStore, StoreError
 from tieline.wire import v1
 
-__all__ = ["Opened", "Options", "Publisher", "Reference", "in_order", "opened"]
+__all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened"]
 
 
 @runtime_checkable
@@ -37,6 +37,15 @@ class Publisher(Protocol):
 
 Reference = str | PathLike[str] | AgentCard | Agent | Service | Publisher
 """An agent: "host:port", a URL, the URL or file of a card, a card, or an agent of this process."""
+
+
+def check_reference(ref: object) -> None:
+    """Raises TypeError for what is no Reference."""
+    if not isinstance(ref, (str, PathLike, AgentCard, Agent, Service, Publisher)):
+        raise TypeError(
+            "a host, a URL, a card's file, an AgentCard, an Agent, a Service or an App is to be given, "
+            f"and not a {type(ref).__name__}"
+        )
 
 
 class Options(msgspec.Struct, frozen=True):

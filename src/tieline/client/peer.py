@@ -13,7 +13,7 @@ from tieline.client.content import Content, Reply, message_of, reply_of
 from tieline.client.discovery import CardCache
 from tieline.client.following import Recovery, rests
 from tieline.client.http import Verify
-from tieline.client.opening import Opened, Options, Reference, in_order, opened
+from tieline.client.opening import Opened, Options, Reference, check_reference, in_order, opened
 from tieline.client.transport import Timeouts
 from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
@@ -396,9 +396,11 @@ def connect(
         CardNotFound, InvalidCard: there is no card, or none that can be used.
         VersionNotSupported: `version` is none that this client speaks.
         Unreachable, PeerTimeout, AuthenticationRequired, InvalidPeerResponse: the card could not be read.
+        TypeError: `ref` is no reference; raised at once.
         ValueError: a header that cannot be sent, or an App with several agents.
         OSError: `verify` names a file that cannot be read.
     """
+    check_reference(ref)
     options = Options(
         transports=in_order(transport),
         version=version,

@@ -41,7 +41,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
     connect_s: float = 10.0  # to a connection, TLS included
     answer_s: float | None = 600.0  # from the call to the end of its answer; a blocking send takes as long as its task
-    idle_s: float = 120.0  # between two signs of life of a stream, its first included
+    idle_s: float = 60.0  # between two signs of life of a stream, its first included
     card_s: float = 10.0  # to the agent card, each place that it is looked for
 
 
