@@ -16,7 +16,7 @@ import tieline
 MODULES = [
     name
     for _, name, _ in pkgutil.walk_packages(tieline.__path__, "tieline.")
-    if not name.startswith("tieline.cli")  # a face, not an interface
+    if name != "tieline.cli" and not name.startswith("tieline.cli.")  # a face, not an interface
 ]
 
 
