@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from tieline.errors import InvalidAgentResponse
 from tieline.ids import new_id
-from tieline.stores.base import Event
-from tieline.types import Message, Metadata, Part, Role, Task, exact
+from tieline.stores.base import Event, TextChunk
+from tieline.types import Artifact, Message, Metadata, Part, Role, Task, TaskArtifactUpdateEvent, encode, exact
 
 __all__ = [
     "Content",
+    "TextStream",
     "checked",
     "has_blob",
     "message_from",
@@ -43,6 +44,27 @@ def parts_of(*content: Content) -> tuple[Part, ...]:
     if not content:
         raise InvalidAgentResponse("A message has to have at least one part.")
     return tuple(part_of(item) for item in content)
+
+
+class TextStream:
+    """Makes the events of an artifact's text behind its first piece: all are alike but for the text."""
+
+    __slots__ = ("_artifact_id", "_before", "_behind", "_media_type")
+
+    def __init__(self, task_id: str, context_id: str, artifact_id: str, media_type: str | None) -> None:
+        self._artifact_id = artifact_id
+        self._media_type = media_type
+        artifact = Artifact(artifact_id, (Part("\0", media_type=media_type),))
+        event = Event(TaskArtifactUpdateEvent(task_id, context_id, artifact, append=True))
+        self._before, _, self._behind = event.json.rpartition(b'"\\u0000"')
+
+    def chunk(self, text: str) -> TextChunk:
+        """The event that adds `text`. Raises InvalidAgentResponse when it cannot be written as UTF-8."""
+        try:
+            json = self._before + encode(text) + self._behind
+        except ValueError as error:
+            raise InvalidAgentResponse(f"The content cannot be written as JSON: {error}") from None
+        return TextChunk(json, self._artifact_id, text, self._media_type)
 
 
 def part_of(content: Content) -> Part:

@@ -108,10 +108,16 @@ class Cursor:
         """Why the stream broke off, when it did."""
         return self._run.broken if self._run is not None else None
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to take, or nothing will come."""
+        run = self._run
+        return self._head is not None or run is None or run.published > self._number or self.ended
+
     async def wait(self) -> bool:
         """Wait until there is something to take, or the end; False when `nudge` came first."""
         run = self._run
-        if self._head is not None or run is None or self.ended or run.published > self._number:
+        if run is None or self.ready:
             return True
         waiter = self._waiter = run.waiter()
         news = False

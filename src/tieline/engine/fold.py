@@ -15,10 +15,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
+from tieline.stores.base import TextChunk
 from tieline.types import (
     Artifact,
     Message,
@@ -103,6 +104,13 @@ class _OpenArtifact:
                 extensions=head.extensions + tuple(e for e in artifact.extensions if e not in head.extensions),
             )
 
+    def goes_on(self, chunk: TextChunk) -> bool:
+        """Take `chunk` if it is the next piece of the text that is open."""
+        if not self._pieces or self.parts[-1].media_type != chunk.media_type:
+            return False  # a text is open when it has pieces, and it is plain then
+        self._pieces.append(chunk.text)
+        return True
+
     def _close_text(self) -> None:
         if self._pieces:
             last = self.parts[-1]
@@ -174,6 +182,13 @@ class Fold:
             if status.message is not None and status.state.interrupted:
                 self._history = (*self._history, status.message)
             self.status = event.status
+
+    def add_text(self, chunk: TextChunk) -> None:
+        """Fold in the next piece of a text: `add` of its value, without making that."""
+        self._snapshot = None
+        growing = self._open.get(chunk.artifact_id)
+        if growing is None or not growing.goes_on(chunk):
+            self._add_artifact(cast(TaskArtifactUpdateEvent, chunk.value).artifact, append=True)
 
     def add_message(self, message: Message) -> None:
         """Put a message of the caller into the history, behind the question that it answers."""

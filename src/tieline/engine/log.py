@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tieline.engine.content import checked
 from tieline.engine.fold import Fold, NotAllowed, may_follow
 from tieline.errors import A2AError, InternalError, InvalidAgentResponse
-from tieline.stores.base import Append, Event, StoreError
+from tieline.stores.base import Append, Event, StoreError, TextChunk
 from tieline.types import (
     Encoded,
     Message,
@@ -69,6 +69,7 @@ class TaskLog(ABC):
         "events",
         "fold",
         "inputs",
+        "loop",
         "published",
         "reply",
         "rest",
@@ -82,6 +83,7 @@ class TaskLog(ABC):
 
     def __init__(self, service: Service, scope: str, task_id: str, context_id: str) -> None:
         self.service = service
+        self.loop = asyncio.get_running_loop()  # asked for once: asking costs a system call
         self.scope = scope
         self.task_id = task_id
         self.context_id = context_id
@@ -170,6 +172,16 @@ class TaskLog(ABC):
             if state is TaskState.INPUT_REQUIRED:
                 self.inputs = (*self.inputs, self.emitted)
 
+    def give_chunk(self, chunk: TextChunk) -> None:
+        """Put the next piece of a text behind the log: `_emit` for what streams are made of."""
+        state = self.state
+        assert state is not None
+        if state.terminal:
+            raise InvalidAgentResponse(f"Task {self.task_id}: nothing can follow {state.value}.")
+        self._put(chunk)
+        if state.interrupted:
+            self._rest_emitted = self.emitted
+
     def _put(self, event: Event) -> None:
         if self.broken is not None:
             raise asyncio.CancelledError  # as _check_whole has it
@@ -182,7 +194,7 @@ class TaskLog(ABC):
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush_scheduled)
+            self.loop.call_soon(self._flush_scheduled)
 
     def _flush_scheduled(self) -> None:
         self._scheduled = False
@@ -206,7 +218,9 @@ class TaskLog(ABC):
         try:
             if made or len(events) != len(pending) or state.terminal or state.interrupted:
                 for item in pending[1:] if made else pending:
-                    if isinstance(item, Event):
+                    if isinstance(item, TextChunk):
+                        fold.add_text(item)
+                    elif isinstance(item, Event):
                         fold.add(item.value)
                     else:
                         fold.add_message(item.message)
@@ -252,9 +266,13 @@ class TaskLog(ABC):
         if self._ahead:
             self._ahead = False
         else:
-            assert self.fold is not None
+            fold = self.fold
+            assert fold is not None
             for event in events:
-                self.fold.add(event.value)
+                if isinstance(event, TextChunk):
+                    fold.add_text(event)
+                else:
+                    fold.add(event.value)
         self._snapshot = snapshot
         self._kept = kept
         self.events += events
@@ -309,7 +327,7 @@ class TaskLog(ABC):
 
     def waiter(self) -> asyncio.Future[Any]:
         """A future that is done with the next news."""
-        future = asyncio.get_running_loop().create_future()
+        future = self.loop.create_future()
         self._waiters.append(future)
         return future
 
@@ -326,7 +344,7 @@ class TaskLog(ABC):
         while not (self._rests and self.rest > after) and self.reply is None and self.broken is None:
             if self.resting and self.idle:
                 break
-            future = asyncio.get_running_loop().create_future()
+            future = self.loop.create_future()
             self._settlers.append(future)
             try:
                 await future

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from tieline.engine.content import (
+    TextStream,
     checked,
     has_blob,
     message_from,
@@ -78,6 +79,7 @@ class Run(TaskLog):
         "_next",
         "_reason",
         "_replied",
+        "_response",
         "_response_id",
         "_stopping",
         "accepts",
@@ -112,7 +114,8 @@ class Run(TaskLog):
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
         self._replied: Message | None = None  # what `Turn.reply` has made last
-        self._response_id: str | None = None
+        self._response_id: str | None = None  # of the artifact that holds what the agent yields
+        self._response: TextStream | None = None  # makes its text
         self._reason = ""
         self._burst = 0
         self._burst_began = 0.0
@@ -137,7 +140,7 @@ class Run(TaskLog):
         self.accepts = accepts
         self._stopping = None
         self._begun = False
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         self.started = loop.time()
         limit = self.service.limits.run_s
         self.deadline = None if limit is None else self.started + limit
@@ -291,6 +294,10 @@ class Run(TaskLog):
             self.give_status(item.state, item.message)
         elif isinstance(item, TaskState):
             self.give_status(item)
+        elif type(item) is str and self._response_id is not None and not whole:
+            if self._response is None:
+                self._response = TextStream(self.task_id, self.context_id, self._response_id, None)
+            self.give_chunk(self._response.chunk(item))
         else:
             several = isinstance(item, (list, tuple)) and bool(item) and all(isinstance(part, Part) for part in item)
             parts = parts_of(*item) if several else (part_of(item),)
@@ -388,7 +395,7 @@ class Run(TaskLog):
         if self._asked is not None:
             raise InvalidAgentResponse("The agent asks while a question of its own is still open.")
         self._make_task(state)
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         asked: asyncio.Future[Message] = loop.create_future()
         self._asked = asked
         self.service.waiting += 1
@@ -466,7 +473,7 @@ class Run(TaskLog):
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(heard[0])
         elif self.driver is None:
-            self._response_id = None
+            self._response_id = self._response = None
             self.start(*heard)
         else:
             self._inbox.append(heard)

@@ -590,7 +590,7 @@ class Service:
         if run.state is None:
             self._quiet[run] = None
         if self._ticking is None:
-            self._ticking = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+            self._ticking = run.loop.call_later(_TICK_S, self._tick)
 
     def ended(self, run: Run) -> None:
         """A run's agent is done."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from tieline.engine.content import Content, part_of, parts_of
+from tieline.engine.content import Content, TextStream, part_of, parts_of
 from tieline.ids import new_id
 from tieline.types import Artifact, Message, Metadata, Part, Task, TaskState, own_copy
 
@@ -183,7 +183,7 @@ class Turn:
 class ArtifactWriter:
     """Writes one artifact in chunks; made by `Turn.artifact`."""
 
-    __slots__ = ("_begun", "_description", "_media_type", "_metadata", "_run", "artifact_id", "name")
+    __slots__ = ("_begun", "_description", "_media_type", "_metadata", "_run", "_text", "artifact_id", "name")
 
     def __init__(
         self,
@@ -201,6 +201,7 @@ class ArtifactWriter:
         self._description = description
         self._metadata = metadata
         self._begun = False
+        self._text: TextStream | None = None
 
     async def __aenter__(self) -> ArtifactWriter:
         return self
@@ -212,6 +213,14 @@ class ArtifactWriter:
 
     async def write(self, content: Content, *, last: bool = False) -> None:
         """Add a chunk; it goes out at once. `last` marks it as the last one on the wire (`lastChunk`)."""
+        run = self._run
+        if self._begun and type(content) is str and not last:
+            if self._text is None:
+                self._text = TextStream(run.task_id, run.context_id, self.artifact_id, self._media_type)
+            run.give_chunk(self._text.chunk(content))
+            if not run.in_a_burst():
+                await run.let_out()
+            return
         part = part_of(content)
         if self._media_type is not None and part.media_type is None and part.url is None:
             part = msgspec.structs.replace(part, media_type=self._media_type)
@@ -226,7 +235,6 @@ class ArtifactWriter:
             self._description if first else None,
             self._metadata if first else None,
         )
-        run = self._run
         run.give_artifact(artifact, append=not first, last_chunk=last)
         if not run.in_a_burst():
             await run.let_out()

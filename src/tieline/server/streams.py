@@ -92,6 +92,8 @@ class Stream:
         watch = self._watch = Watch(receive, cursor.close)
         time = asyncio.get_running_loop().time
         try:
+            if not cursor.ready:
+                await asyncio.sleep(0)  # an agent that has something to say at once goes out with the headers
             await send(_START)
             while True:
                 number, events = cursor.take()

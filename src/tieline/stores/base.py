@@ -36,6 +36,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreInUse",
+    "TextChunk",
     "VersionConflict",
 ]
 
@@ -82,6 +83,19 @@ class Event:
             value = self._value
             self._json = _FIELDS[type(value)] + encode(value) + b"}"
         return self._json
+
+
+class TextChunk(Event):
+    """The next piece of an artifact's text: what streams of words are made of, with nothing made for it but bytes."""
+
+    __slots__ = ("artifact_id", "media_type", "text")
+
+    def __init__(self, json: bytes, artifact_id: str, text: str, media_type: str | None) -> None:
+        self._value = None
+        self._json = json
+        self.artifact_id = artifact_id
+        self.text = text
+        self.media_type = media_type
 
 
 class Append(msgspec.Struct, gc=False):
