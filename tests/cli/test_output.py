@@ -158,12 +158,13 @@ def test_a_reader_that_stops_reading_is_no_failure_worth_a_traceback(tieline: Ti
         ("task", "get", "no-such-task", "-o", "json"),
         ("send", "too", "much", "-o", "json"),
         ("completion", "bash"),
+        ("--version",),
     ],
 )
 def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(
     tieline: Tieline, words: tuple[str, ...], where: str
 ) -> None:
-    if words[0] == "completion":
+    if words[0] in ("completion", "--version"):
         tieline.agent = None
     failed = tieline.redirected(where, *words)
     assert failed.code == (2 if "much" in words and where == ">&-" else 1), failed.err

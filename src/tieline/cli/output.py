@@ -80,7 +80,7 @@ def lost_stdout(notes: Notes, error: OSError) -> int:
     """Say on stderr that stdout takes nothing more, and let go of it; the exit code."""
     notes.line(f"Error: The result cannot be written to stdout: {error.strerror or type(error).__name__}.")
     notes.line(f"Code: {INTERNAL}")
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # None has no `close`
         sys.stdout.close()  # else the interpreter complains of it at its end
     return EXIT_CODES[INTERNAL]
 

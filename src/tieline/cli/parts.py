@@ -48,7 +48,7 @@ def build_parts(given: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
     if not parts:
         hint = 'Give a text, as in: tieline send "Hello" (or --text, --file, --data).'
         if sys.stdin is not None and not sys.stdin.isatty():
-            hint = f"To send standard input: tieline send - . {hint}"
+            hint += " Standard input is sent by: tieline send -"
         raise UsageFault("There is nothing to send.", hint=hint)
     return tuple(parts)
 
