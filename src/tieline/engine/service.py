@@ -98,12 +98,12 @@ class Service:
         self.clock = Clock()
         self.runs: dict[str, Run] = {}  # by task id: agents at work or waiting, and tasks that somebody follows
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
+        self.waiting = 0  # how many of those wait for their caller
+        self._quiet: dict[Run, None] = {}  # those that have said nothing yet
         self._readings: set[_Reading] = set()
         self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
-        self.waiting = 0  # how many of them wait for their caller
-        self._quiet: dict[Run, None] = {}  # those of them that have said nothing yet
         self._scope_prefix = f"{len(namespace)}:{namespace}/"
         self._anonymous = self._scope_prefix + "0:/"
         self._starting: asyncio.Task[None] | None = None

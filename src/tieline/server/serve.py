@@ -231,9 +231,11 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.failure is not None:
             return
-        if self._on_drain is not None:
-            self._on_drain(sum(service.busy for service in self._app.services.values()))
+        busy = sum(service.busy for service in self._app.services.values())
         drain = asyncio.ensure_future(self._app.drain())
+        await asyncio.sleep(0)  # new work is refused from here on
+        if self._on_drain is not None:
+            self._on_drain(busy)
         while not drain.done() and not self.force_exit:
             await asyncio.wait([drain], timeout=0.1)
         drain.cancel()
