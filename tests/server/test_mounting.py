@@ -88,8 +88,8 @@ async def test_an_app_may_be_mounted_at_the_root_or_at_a_path_that_needs_encodin
 @pytest.mark.parametrize("raw", [None, b"", b"/other"])
 @in_loop
 async def test_a_server_that_gives_no_raw_path_is_served_by_the_decoded_one(raw: bytes | None) -> None:
-    app = tieline.app({"work": worker()})
-    reply = await asgi(app, "GET", "/work/tasks/ä b", raw_path=raw)
+    app = tieline.app({"desk": worker()})
+    reply = await asgi(app, "GET", "/desk/tasks/ä b", raw_path=raw)
     assert reply.json()["error"]["details"][0]["metadata"] == {"taskId": "ä b"}
 
 
@@ -119,36 +119,36 @@ async def test_many_first_requests_at_once_open_the_store_once() -> None:
 @pytest.mark.requirement("card.well-known-path", "interface.accurate")
 @in_loop
 async def test_several_agents_have_each_their_card_and_their_tasks() -> None:
-    async with serve(tieline.app({"reply": replier(), "work": worker(), "ask": asker()})) as port:
-        for name, title in (("reply", "Replier"), ("work", "Worker"), ("ask", "Asker")):
+    async with serve(tieline.app({"reply": replier(), "desk": worker(), "ask": asker()})) as port:
+        for name, title in (("reply", "Replier"), ("desk", "Worker"), ("ask", "Asker")):
             reply = await request(port, "GET", f"/{name}{CARD}")
             assert reply.json()["name"] == title
             assert urls(reply)["HTTP+JSON"] == f"http://127.0.0.1:{port}/{name}"
-        task = (await rpc(port, "/work/", "SendMessage", {"message": MESSAGE}))["result"]["task"]
-        assert (await request(port, "GET", f"/work/tasks/{task['id']}")).status == 200
+        task = (await rpc(port, "/desk/", "SendMessage", {"message": MESSAGE}))["result"]["task"]
+        assert (await request(port, "GET", f"/desk/tasks/{task['id']}")).status == 200
         assert (await request(port, "GET", f"/ask/tasks/{task['id']}")).status == 404
         assert (await rpc(port, "/ask/", "GetTask", {"id": task["id"]}))["error"]["code"] == -32001
         assert (await request(port, "GET", "/ask/tasks")).json()["totalSize"] == 0
         assert (await rpc(port, "/reply/", "SendMessage", {"message": {**MESSAGE, "taskId": task["id"]}}))["error"]
 
 
-@pytest.mark.parametrize("path", ["/", CARD, "/nobody", "/nobody/", "/nobody/tasks", "/works/tasks", "//work/tasks"])
+@pytest.mark.parametrize("path", ["/", CARD, "/nobody", "/nobody/", "/nobody/tasks", "/desks/tasks", "//desk/tasks"])
 @in_loop
 async def test_where_there_is_no_agent_the_answer_names_the_cards_of_those_that_are(path: str) -> None:
-    app = tieline.app({"work": worker(), "ask": asker()})
+    app = tieline.app({"desk": worker(), "ask": asker()})
     for verb in ("GET", "POST"):
         reply = await asgi(app, verb, path, b"{}", JSON)
         assert reply.status == 404
         error = reply.json()["error"]
         assert (error["code"], error["status"]) == (404, "UNIMPLEMENTED")
-        assert f"/work{CARD}" in error["message"]
+        assert f"/desk{CARD}" in error["message"]
         assert f"/ask{CARD}" in error["message"]
 
 
 @in_loop
 async def test_below_a_root_path_the_cards_are_named_with_it() -> None:
-    reply = await asgi(tieline.app({"work": worker()}), "GET", "/all/x", root_path="/all")
-    assert f"/all/work{CARD}" in reply.json()["error"]["message"]
+    reply = await asgi(tieline.app({"desk": worker()}), "GET", "/all/x", root_path="/all")
+    assert f"/all/desk{CARD}" in reply.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["a/b", "/", "", ".well-known", "tasks", "a\nb"])

@@ -120,19 +120,24 @@ class SQLiteStore:
         if not self.path.exists():
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, _SCHEMA_VERSION):
-            db.close()
             raise StoreError(f"{self.path} has schema {found}; this version of tieline reads {_SCHEMA_VERSION}.")
         if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            db.close()
             raise StoreError(f"{self.path} is the database of another program. Give the store a file of its own.")
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("PRAGMA wal_autocheckpoint=0")
         db.executescript(_SCHEMA)
         db.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
-        return db
 
     async def close(self) -> None:
         if self._db is None:
