@@ -148,11 +148,6 @@ class Run(TaskLog):
         self.driver = loop.create_task(self._drive(Turn(self, message)))
 
     @property
-    def active(self) -> bool:
-        """Whether the agent is at work or waits for an answer."""
-        return self.driver is not None
-
-    @property
     def resting(self) -> bool:
         return self.driver is None
 
