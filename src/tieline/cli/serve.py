@@ -125,7 +125,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     """
     from tieline.engine.service import Limits
     from tieline.server.asgi import App
-    from tieline.server.serve import CannotServe, load_agents
+    from tieline.server.loading import CannotServe, load_agents
     from tieline.server.serve import serve as run
 
     notes = Notes()

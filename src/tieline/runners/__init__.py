@@ -1,0 +1,1 @@
+"""What others run as agents of ours."""
