@@ -32,6 +32,9 @@ __all__ = [
 WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 """Where a card is found below its agent's URL (A2A 1.0 §8.2)."""
 
+OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
+"""Where it was before A2A 0.3."""
+
 
 class AgentInterface(Value, frozen=True, gc=False):
     """One way to reach the agent (§4.4.6). `protocol_binding` is JSONRPC, HTTP+JSON, GRPC or a URI."""

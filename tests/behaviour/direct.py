@@ -14,8 +14,8 @@ from tieline.card import AgentInterface
 from tieline.engine.cursor import Cursor
 from tieline.errors import A2AError
 from tieline.types import encode
-from tieline.wire import v1
 from tieline.wire.methods import METHODS
+from tieline.wire.v1 import V1
 
 __all__ = ["Direct"]
 
@@ -35,10 +35,10 @@ class Direct(Transport):
     async def call(self, operation: str, params: Json, service: Mapping[str, str] = VERSION) -> Json:
         called = self.app.services[self.agent]
         try:
-            request = v1.read_params(METHODS[operation], json.dumps(params).encode())
+            request = V1.read_params(METHODS[operation], json.dumps(params).encode())
             caller = self._caller(service)
             if operation == "SendMessage":
-                answer = v1.encode_answer(await called.send_message(request, caller))
+                answer = V1.encode_answer(await called.send_message(request, caller))
             elif operation == "GetTask":
                 answer = (await called.get_task(request, caller)).json
             elif operation == "ListTasks":
@@ -65,7 +65,7 @@ class Direct(Transport):
     ) -> Stream:
         called = self.app.services[self.agent]
         try:
-            request = v1.read_params(METHODS[operation], json.dumps(params).encode())
+            request = V1.read_params(METHODS[operation], json.dumps(params).encode())
             caller = self._caller(service)
             if operation == "SendStreamingMessage":
                 return _CursorStream(await called.send_streaming_message(request, caller))

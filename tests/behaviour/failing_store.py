@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from tieline.event import Event
 from tieline.stores import MemoryStore, StoreError
-from tieline.stores.base import Append, Event, Page, Pruned, Query, Record
+from tieline.stores.base import Append, Page, Pruned, Query, Record
 
 __all__ = ["FailingStore"]
 

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tieline.stores.base import Append, Event, Page, Pruned, Query, Record, Store, StoreError
+from tieline.event import Event
+from tieline.stores.base import Append, Page, Pruned, Query, Record, Store, StoreError
 from tieline.stores.memory import MemoryStore
 
 __all__ = ["GatedStore"]

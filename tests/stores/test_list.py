@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.engine.scene import in_loop
 from tests.stores.conftest import Place
 from tests.stores.writing import COMPLETED, WORKING, Ticks, Written, outcomes, write
-from tieline.stores.base import Append, Event, Query, Retention, Store, VersionConflict
+from tieline.event import Event
+from tieline.stores.base import Append, Query, Retention, Store, VersionConflict
 from tieline.types import TaskState
 
 # One store an example, each in a folder of its own, so the fixture may serve them all.

@@ -7,7 +7,8 @@ import pytest
 from tests.engine.scene import in_loop
 from tests.stores.conftest import Place
 from tests.stores.writing import COMPLETED, WORKING, Ticks, Written, outcomes, write
-from tieline.stores.base import Append, Event, Query, Record, Retention, Store, VersionConflict
+from tieline.event import Event
+from tieline.stores.base import Append, Query, Record, Retention, Store, VersionConflict
 from tieline.types import TaskState
 
 ASKS = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Append, Event, Store, StoreError
+from tieline.stores.base import Append, Store, StoreError
 from tieline.types import (
     Artifact,
     Part,
@@ -101,9 +102,9 @@ class Written:
 async def outcomes(store: Store, appends: Iterable[Append]) -> list[StoreError | None]:
     """Append all in one turn of the loop; what became of each: None is written."""
     begun: list[asyncio.Future[object] | StoreError | None] = []
-    ids = []
+    keys = []
     for append in appends:
-        ids.append(append.task_id)
+        keys.append((append.scope, append.task_id))
         try:
             begun.append(store.append(append))
         except StoreError as error:
@@ -111,14 +112,14 @@ async def outcomes(store: Store, appends: Iterable[Append]) -> list[StoreError |
     futures = {future for future in begun if isinstance(future, asyncio.Future)}
     if futures:
         await asyncio.wait(futures)
-    return [_outcome(one, task_id) for one, task_id in zip(begun, ids, strict=True)]
+    return [_outcome(one, key) for one, key in zip(begun, keys, strict=True)]
 
 
-def _outcome(begun: asyncio.Future[object] | StoreError | None, task_id: str) -> StoreError | None:
+def _outcome(begun: asyncio.Future[object] | StoreError | None, key: tuple[str, str]) -> StoreError | None:
     found = begun.exception() if isinstance(begun, asyncio.Future) else begun
     failures = getattr(found, "failures", None)  # others of the same batch failed, perhaps not this one
     if failures is not None:
-        found = failures.get(task_id)
+        found = failures.get(key)
     assert found is None or isinstance(found, StoreError), repr(found)
     return found
 

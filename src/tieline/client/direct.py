@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from tieline.client.transport import Events, Numbered, Timeouts, encoded
+from tieline.client.transport import Events, Numbered, Timeouts
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.engine.turn import Caller
@@ -27,15 +27,16 @@ from tieline.types import (
     Task,
     Value,
     decode,
-    encode,
 )
-from tieline.wire import v1
 from tieline.wire.headers import event_number
+from tieline.wire.v1 import V1, encoded
 
 __all__ = ["DirectTransport"]
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Value)
+
+_decode_event = V1.event_decoder()
 
 
 class DirectTransport:
@@ -49,19 +50,19 @@ class DirectTransport:
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
         answer = await self._limited(self._service.send_message(_copied(request), _caller(extensions)))
-        return v1.decode_answer(v1.encode_answer(answer))
+        return V1.decode_answer(V1.encode_answer(answer))
 
     async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
         answer = await self._limited(self._service.get_task(_copied(request), _caller(extensions)))
-        return v1.decode_result(answer.json, Task)
+        return V1.decode_task(answer.json)
 
     async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
         answer = await self._limited(self._service.list_tasks(_copied(request), _caller(extensions)))
-        return v1.decode_result(encode(answer), ListTasksResponse)
+        return V1.decode_page(V1.encode_page(answer))
 
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
         answer = await self._limited(self._service.cancel_task(_copied(request), _caller(extensions)))
-        return v1.decode_result(answer.json, Task)
+        return V1.decode_task(answer.json)
 
     async def open(
         self,
@@ -101,9 +102,8 @@ class _CursorEvents:
         while True:
             number, events = cursor.take()
             if events:
-                return [
-                    (str(n) if number else None, v1.decode_event(event.json)) for n, event in enumerate(events, number)
-                ]
+                read = [(n, _decode_event(event.json)) for n, event in enumerate(events, number)]
+                return [(str(n) if number else None, event) for n, event in read if event is not None]
             if cursor.failure is not None:
                 raise cursor.failure
             if cursor.ended:

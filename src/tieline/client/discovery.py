@@ -21,7 +21,7 @@ from tieline.client.http import Http, Verify, basic_authorization, check_authent
 from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import CardNotFound, InvalidCard, InvalidParams, InvalidPeerResponse
 from tieline.types import decode
-from tieline.wire import v1
+from tieline.wire.v1 import V1
 
 __all__ = ["CardCache", "FoundCard", "card_file", "card_urls", "checked", "fetch_card", "find_card", "without_user"]
 
@@ -194,7 +194,7 @@ async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True) -> Foun
         AuthenticationRequired, Unreachable, PeerTimeout, InvalidPeerResponse: the server could not tell.
     """
     ref, authorization = without_user(ref)
-    headers = {"A2A-Version": v1.VERSION}
+    headers = {"A2A-Version": V1.version}
     if authorization is not None:
         headers["Authorization"] = authorization
     limit = _MAX_CARD_BYTES

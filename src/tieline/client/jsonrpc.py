@@ -9,8 +9,8 @@ import msgspec
 from yarl import URL
 
 from tieline.client.http import Answer, Http, check_authentication, check_json, not_an_answer, request_headers
-from tieline.client.transport import Events, OneEvent, encoded, event_of
-from tieline.errors import A2AError, InvalidPeerResponse
+from tieline.client.transport import Events, OneEvent
+from tieline.errors import A2AError, InvalidPeerResponse, UnsupportedOperation
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -22,7 +22,9 @@ from tieline.types import (
     Task,
     Value,
 )
-from tieline.wire import jsonrpc, v1
+from tieline.wire import jsonrpc
+from tieline.wire.dialect import Dialect
+from tieline.wire.methods import METHODS
 
 __all__ = ["JsonRpcTransport"]
 
@@ -36,22 +38,25 @@ class JsonRpcTransport:
 
     name = "JSONRPC"
 
-    def __init__(self, http: Http, url: URL) -> None:
+    def __init__(self, http: Http, url: URL, dialect: Dialect) -> None:
         self._http = http
         self._url = url
+        self._dialect = dialect
+        self._headers = {**_HEADERS, "A2A-Version": dialect.version}
+        self._stream_headers = {**_STREAM_HEADERS, "A2A-Version": dialect.version}
         self._ids = count(1)
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
-        return v1.decode_answer(await self._call("SendMessage", request, extensions))
+        return self._dialect.decode_answer(await self._call("SendMessage", request, extensions))
 
     async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
-        return v1.decode_result(await self._call("GetTask", request, extensions), Task)
+        return self._dialect.decode_task(await self._call("GetTask", request, extensions))
 
     async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
-        return v1.decode_result(await self._call("ListTasks", request, extensions), ListTasksResponse)
+        return self._dialect.decode_page(await self._call("ListTasks", request, extensions))
 
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
-        return v1.decode_result(await self._call("CancelTask", request, extensions), Task)
+        return self._dialect.decode_task(await self._call("CancelTask", request, extensions))
 
     async def open(
         self,
@@ -60,24 +65,31 @@ class JsonRpcTransport:
         last_event_id: str | None = None,
     ) -> Events:
         method = "SendStreamingMessage" if isinstance(request, SendMessageRequest) else "SubscribeToTask"
-        id_ = next(self._ids)
-        body = jsonrpc.encode_call(id_, method, encoded(request))
-        headers = request_headers(_STREAM_HEADERS, extensions, last_event_id)
+        id_, body = self._encoded(method, request)
+        decode = self._dialect.event_decoder()
+        headers = request_headers(self._stream_headers, extensions, last_event_id)
         opened = await self._http.open(
             "POST",
             self._url,
             headers,
             body,
-            decode=lambda data: event_of(_read(data, id_)),
+            decode=lambda data: decode(_read(data, id_)),
             last_event_id=last_event_id,
         )
-        return OneEvent(v1.decode_event(_result(opened, id_))) if isinstance(opened, Answer) else opened
+        return OneEvent(decode(_result(opened, id_))) if isinstance(opened, Answer) else opened
 
     async def _call(self, method: str, request: Value, extensions: Sequence[str]) -> msgspec.Raw:
-        id_ = next(self._ids)
-        body = jsonrpc.encode_call(id_, method, encoded(request))
-        headers = request_headers(_HEADERS, extensions)
+        id_, body = self._encoded(method, request)
+        headers = request_headers(self._headers, extensions)
         return _result(await self._http.answer("POST", self._url, headers, body), id_)
+
+    def _encoded(self, method: str, request: Value) -> tuple[int, bytes]:
+        """A call and its id. Raises UnsupportedOperation when the dialect has no such method."""
+        name = self._dialect.names.get(method)
+        if name is None:
+            raise UnsupportedOperation(f"A2A {self._dialect.version} has no {method}.")
+        id_ = next(self._ids)
+        return id_, jsonrpc.encode_call(id_, name, self._dialect.encode_params(METHODS[method], request))
 
 
 class _Id(msgspec.Struct, frozen=True, gc=False):

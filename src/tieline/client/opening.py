@@ -22,7 +22,9 @@ from tieline.engine.agent import Agent
 from tieline.engine.service import Service
 from tieline.errors import CardNotFound, InternalError, InvalidCard
 from tieline.stores import MemoryStore, StoreError
-from tieline.wire import v1
+from tieline.wire.dialects import dialect_of
+from tieline.wire.rest_forms import form_of
+from tieline.wire.v1 import V1
 
 __all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened"]
 
@@ -84,7 +86,7 @@ async def opened(ref: Reference, options: Options) -> Opened:
         ref, authorization = without_user(ref)
         if authorization is not None and "Authorization" not in headers:
             own = (card_urls(str(ref))[0].origin(), authorization)
-    headers["A2A-Version"] = version or v1.VERSION
+    headers["A2A-Version"] = version or V1.version
     http = Http(
         headers=headers,
         own_authorization=own,
@@ -137,7 +139,7 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
         await service.start()
     except StoreError as error:
         raise InternalError(f"The store of this agent is not available: {error}") from error
-    interface = AgentInterface(f"direct:{service.agent.name}", DirectTransport.name, v1.VERSION, options.tenant)
+    interface = AgentInterface(f"direct:{service.agent.name}", DirectTransport.name, V1.version, options.tenant)
     card = service.agent.card((interface,))
 
     async def renew() -> AgentCard:
@@ -156,7 +158,13 @@ def _transport(http: Http, interface: AgentInterface, query: Mapping[str, str]) 
         url = URL(interface.url).with_user(None).extend_query(query)
     except ValueError as error:
         raise InvalidCard(f"The card names an interface at {interface.url!r}, which is no URL: {error}.") from None
-    return JsonRpcTransport(http, url) if interface.protocol_binding == "JSONRPC" else RestTransport(http, url)
+    if interface.protocol_binding == "JSONRPC":
+        dialect = dialect_of(interface.protocol_version)
+        assert dialect is not None, "choose takes no other"
+        return JsonRpcTransport(http, url, dialect)
+    form = form_of(interface.protocol_version)
+    assert form is not None, "choose takes no other"
+    return RestTransport(http, url, form)
 
 
 def _with_tenant(interface: AgentInterface, tenant: str | None) -> AgentInterface:

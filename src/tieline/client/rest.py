@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from yarl import URL
 
 from tieline.client.http import Answer, Http, check_authentication, check_json, not_an_answer, request_headers
-from tieline.client.transport import Events, OneEvent, encoded, event_of
+from tieline.client.transport import Events, OneEvent
 from tieline.errors import A2AError, InvalidPeerResponse, MethodNotFound, TaskNotFound
 from tieline.types import (
     CancelTaskRequest,
@@ -23,8 +23,10 @@ from tieline.types import (
     Task,
     Value,
 )
-from tieline.wire import rest, v1
+from tieline.wire import rest
 from tieline.wire.methods import METHODS, Method
+from tieline.wire.rest_forms import RestForm
+from tieline.wire.v1 import encoded
 
 __all__ = ["RestTransport"]
 
@@ -36,6 +38,7 @@ _CANCEL = METHODS["CancelTask"]
 _SUBSCRIBE = METHODS["SubscribeToTask"]
 
 _ACCEPT = f"{rest.MEDIA_TYPE}, application/json"
+_NO_BODY = b""
 _ACCEPT_STREAM = f"text/event-stream, {_ACCEPT}"
 
 
@@ -51,24 +54,28 @@ class RestTransport:
 
     name = "HTTP+JSON"
 
-    def __init__(self, http: Http, url: URL) -> None:
+    def __init__(self, http: Http, url: URL, form: RestForm) -> None:
         self._http = http
+        self._form = form
+        self._dialect = form.dialect(_NO_BODY)
         self._base = str(url.with_query(None).with_fragment(None)).rstrip("/")
+        if form.prefix and not self._base.endswith(form.prefix):  # some cards have it in the URL
+            self._base += form.prefix
         self._query = url.raw_query_string  # of the interface: sent with each call
         self._served = False  # something was answered here
         self._fixed = {method.path: self._at(method.path) for method in (_SEND, _STREAM)}  # the request is the body
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
-        return v1.decode_answer(await self._call(_SEND, request, extensions))
+        return self._dialect.decode_answer(await self._call(_SEND, request, extensions))
 
     async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
-        return v1.decode_result(await self._call(_GET, request, extensions), Task)
+        return self._dialect.decode_task(await self._call(_GET, request, extensions))
 
     async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
-        return v1.decode_result(await self._call(_LIST, request, extensions), ListTasksResponse)
+        return self._dialect.decode_page(await self._call(_LIST, request, extensions))
 
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
-        return v1.decode_result(await self._call(_CANCEL, request, extensions), Task)
+        return self._dialect.decode_task(await self._call(_CANCEL, request, extensions))
 
     async def open(
         self,
@@ -78,26 +85,43 @@ class RestTransport:
     ) -> Events:
         method = _STREAM if isinstance(request, SendMessageRequest) else _SUBSCRIBE
         verb, url, body = self._encoded(method, request)
-        headers = request_headers(_headers(_ACCEPT_STREAM, body), extensions, last_event_id)
-        opened = await self._http.open(verb, url, headers, body, decode=_event, last_event_id=last_event_id)
+        headers = request_headers(self._headers(_ACCEPT_STREAM, body), extensions, last_event_id)
+        decode = self._dialect.event_decoder()
+        opened = await self._http.open(
+            verb, url, headers, body, decode=lambda data: self._event(data, decode), last_event_id=last_event_id
+        )
         if isinstance(opened, Answer):
-            return OneEvent(v1.decode_event(self._body(opened, method, request)))
+            return OneEvent(decode(self._body(opened, method, request)))
         self._served = True
         return opened
 
     async def _call(self, method: Method, request: Value, extensions: Sequence[str]) -> bytes:
         verb, url, body = self._encoded(method, request)
-        headers = request_headers(_headers(_ACCEPT, body), extensions)
+        headers = request_headers(self._headers(_ACCEPT, body), extensions)
         answer = await self._http.answer(verb, url, headers, body)
         return self._body(answer, method, request)
 
     def _encoded(self, method: Method, request: Value) -> tuple[str, URL, bytes | None]:
         if method.path in self._fixed:
-            return method.verbs[0], self._fixed[method.path], encoded(request)
+            return method.verbs[0], self._fixed[method.path], self._dialect.encode_params(method, request)
         if method.body:
             encoded(request)  # refuses what cannot be written, as for every other request
         verb, path, body = rest.encode_request(method, request)
         return verb, self._at(path), body
+
+    def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
+        headers = {"Accept": accept, "A2A-Version": self._form.version}
+        if body is not None:
+            headers["Content-Type"] = self._form.media_type
+        return headers
+
+    def _event(self, data: bytes, decode: Callable[[bytes], StreamEvent | None]) -> StreamEvent | None:
+        event = None
+        with contextlib.suppress(InvalidPeerResponse):  # an error is none, either
+            event = decode(data)
+        if event is None and _carries_error(data):
+            raise self._form.read_error(0, data)
+        return event or decode(data)
 
     def _at(self, path: str) -> URL:
         if self._query:
@@ -116,24 +140,11 @@ class RestTransport:
             if about_task and self._served:
                 raise TaskNotFound(getattr(request, "id", ""))
             raise not_an_answer(answer)
-        error = rest.read_error(answer.status, answer.body)
+        error = self._form.read_error(answer.status, answer.body)
         if about_task and type(error) is MethodNotFound:
             # A server that gives no ErrorInfo: what is not there is the task.
             raise _task_not_found(getattr(request, "id", ""), error)
         raise error
-
-
-def _headers(accept: str, body: bytes | None) -> dict[str, str]:
-    return {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": rest.MEDIA_TYPE}
-
-
-def _event(data: bytes) -> StreamEvent | None:
-    event = None
-    with contextlib.suppress(InvalidPeerResponse):  # an error is none, either
-        event = event_of(data)
-    if event is None and _carries_error(data):
-        raise rest.read_error(0, data)
-    return event or event_of(data)
 
 
 def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from tieline.errors import InvalidParams, InvalidPeerResponse, PeerError
+from tieline.errors import InvalidPeerResponse, PeerError
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -16,17 +16,11 @@ from tieline.types import (
     Message,
     SendMessageRequest,
     StreamEvent,
-    StreamResponse,
     SubscribeToTaskRequest,
     Task,
-    Value,
-    encode,
 )
-from tieline.wire import v1
 
-__all__ = ["Events", "NotServed", "Numbered", "OneEvent", "Timeouts", "Transport", "encoded", "event_of"]
-
-_NOTHING = StreamResponse()
+__all__ = ["Events", "NotServed", "Numbered", "OneEvent", "Timeouts", "Transport"]
 
 Numbered = tuple[str | None, StreamEvent]
 """An event with the id that is in force after it; None where the server gives no ids."""
@@ -104,9 +98,11 @@ class Transport(Protocol):
 
 
 class OneEvent:
-    """A stream that turned out to be a single answer."""
+    """A stream that turned out to be a single answer; None is one that says nothing."""
 
-    def __init__(self, event: StreamEvent) -> None:
+    def __init__(self, event: StreamEvent | None) -> None:
+        if event is None:
+            raise InvalidPeerResponse("The answer to a stream is neither one nor an event.")
         self._left: list[Numbered] = [(None, event)]
 
     async def read(self) -> Sequence[Numbered]:
@@ -115,25 +111,3 @@ class OneEvent:
 
     async def close(self) -> None:
         self._left = []
-
-
-def event_of(data: bytes | msgspec.Raw) -> StreamEvent | None:
-    """What a StreamResponse holds; None when it holds only members that this version does not know (A2A 1.0 §5.7).
-
-    Raises InvalidPeerResponse.
-    """
-    response = v1.decode_result(data, StreamResponse)
-    if response == _NOTHING and v1.decode_result(data, dict[str, msgspec.Raw]):
-        return None
-    try:
-        return response.event
-    except ValueError as error:
-        raise InvalidPeerResponse(f"The stream event {error}.") from None
-
-
-def encoded(request: Value) -> bytes:
-    """A request as JSON. Raises InvalidParams when it holds something that JSON has no form for."""
-    try:
-        return encode(request)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidParams(f"The request cannot be written as JSON: {error}") from None

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tieline.errors import InvalidAgentResponse
+from tieline.event import Event, TextChunk
 from tieline.ids import new_id
-from tieline.stores.base import Event, TextChunk
 from tieline.types import Artifact, Message, Metadata, Part, Role, Task, TaskArtifactUpdateEvent, encode, exact
 
 __all__ = [

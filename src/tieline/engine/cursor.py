@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tieline.engine.content import with_history
 from tieline.errors import A2AError
-from tieline.stores.base import Event
+from tieline.event import Event
 from tieline.types import Task
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from tieline.stores.base import TextChunk
+from tieline.event import TextChunk
 from tieline.types import (
     Artifact,
     Message,

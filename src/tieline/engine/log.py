@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from tieline.engine.content import checked
 from tieline.engine.fold import Fold, NotAllowed, may_follow
 from tieline.errors import A2AError, InternalError, InvalidAgentResponse
-from tieline.stores.base import Append, Event, StoreError, TextChunk
+from tieline.event import Event, TextChunk
+from tieline.stores.base import Append, StoreError
 from tieline.types import (
     Encoded,
     Message,
@@ -254,7 +255,7 @@ class TaskLog(ABC):
         error = None if written.cancelled() else written.exception()
         failures = getattr(error, "failures", None)
         if failures is not None:  # others of the same transaction failed, perhaps not we
-            error = failures.get(self.task_id)
+            error = failures.get((self.scope, self.task_id))
         if error is not None or written.cancelled():
             self._break(error or StoreError("the write was abandoned"))
             return

@@ -39,8 +39,9 @@ from tieline.errors import (
     TaskNotCancelable,
     UnsupportedOperation,
 )
+from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Event, Record
+from tieline.stores.base import Record
 from tieline.types import (
     Artifact,
     Message,
@@ -82,6 +83,7 @@ class Run(TaskLog):
         "_response",
         "_response_id",
         "_stopping",
+        "_task_metadata",
         "accepts",
         "agent",
         "blobs",
@@ -95,8 +97,17 @@ class Run(TaskLog):
         "started",
     )
 
-    def __init__(self, service: Service, scope: str, caller: Caller, task_id: str, context_id: str) -> None:
+    def __init__(
+        self,
+        service: Service,
+        scope: str,
+        caller: Caller,
+        task_id: str,
+        context_id: str,
+        task_metadata: Metadata | None = None,
+    ) -> None:
         super().__init__(service, scope, task_id, context_id)
+        self._task_metadata = task_metadata  # of the task that may come of it
         self.agent: Agent = service.agent
         self.caller = caller
         self.message: Message | None = None  # the one the agent is at
@@ -359,11 +370,11 @@ class Run(TaskLog):
         self.updated, timestamp = self.service.clock.tick()
         message = self.message = placed(self.message, self.task_id, self.context_id)
         status = TaskStatus(TaskState.SUBMITTED, None, timestamp)
-        task = Task(self.task_id, status, self.context_id, history=(message,))
+        task = Task(self.task_id, status, self.context_id, history=(message,), metadata=self._task_metadata)
         self.blobs = self.blobs or has_blob(message)
         self.fold = Fold(task)
         self.state = TaskState.SUBMITTED
-        self.service.runs[self.task_id] = self
+        self.service.runs[self.scope, self.task_id] = self
         self._put(Event(without_blobs(task) if self.blobs else task))
         return timestamp
 

@@ -35,8 +35,9 @@ from tieline.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
+from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Event, Query, Record, Store, StoreError
+from tieline.stores.base import Query, Record, Store, StoreError
 from tieline.types import (
     CancelTaskRequest,
     Encoded,
@@ -44,6 +45,7 @@ from tieline.types import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Metadata,
     Part,
     Role,
     SendMessageRequest,
@@ -64,6 +66,7 @@ _PRUNE_S = 60.0
 _CLOSE_S = 2.0
 _LOST_S = 5.0
 _REFERENCES = 20
+_NAME_CHARACTERS = 256
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -96,7 +99,7 @@ class Service:
         self.store = store
         self.limits = limits or Limits()
         self.clock = Clock()
-        self.runs: dict[str, Run] = {}  # by task id: agents at work or waiting, and tasks that somebody follows
+        self.runs: dict[tuple[str, str], Run] = {}  # by scope and task id: at work, waiting, or followed
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
         self.waiting = 0  # how many of those wait for their caller
         self._quiet: dict[Run, None] = {}  # those that have said nothing yet
@@ -143,7 +146,7 @@ class Service:
 
         Raises InternalError when that cannot be stored.
         """
-        run = self.runs[record.task_id] = Run.revive(self, Caller(), record, task)
+        run = self.runs[record.scope, record.task_id] = Run.revive(self, Caller(), record, task)
         run.fail(words)
         try:
             await run.written()
@@ -191,15 +194,20 @@ class Service:
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
-    async def send_message(self, request: SendMessageRequest, caller: Caller) -> Encoded[Task] | Encoded[Message]:
+    async def send_message(
+        self, request: SendMessageRequest, caller: Caller, *, new_task: Metadata | None = None
+    ) -> Encoded[Task] | Encoded[Message]:
         """A2A 1.0 §3.1.1. Waits until the task rests or ends, unless `return_immediately`.
+
+        Before A2A 0.2.5 callers named their tasks: with `new_task`, a task id that this caller has none of begins a
+        task of that id, with this metadata, and there is always a task.
 
         Raises:
             InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PushNotificationNotSupported,
             TaskNotFound, UnsupportedOperation, Overloaded: nothing was begun.
             InternalError: the task could not be stored.
         """
-        run, after = await self._begin(request, caller)
+        run, after = await self._begin(request, caller, new_task)
         if after:
             try:
                 await run.written()
@@ -216,10 +224,12 @@ class Service:
         await run.settled(after)
         return await self._answer(run, history_length)
 
-    async def send_streaming_message(self, request: SendMessageRequest, caller: Caller) -> Cursor:
-        """A2A 1.0 §3.1.2. The stream begins with the task, or is one Message; raises as `send_message` does."""
+    async def send_streaming_message(
+        self, request: SendMessageRequest, caller: Caller, *, new_task: Metadata | None = None
+    ) -> Cursor:
+        """A2A 1.0 §3.1.2. The stream begins with the task, or is one Message; otherwise as `send_message`."""
         self._check_streaming()
-        run, after = await self._begin(request, caller)
+        run, after = await self._begin(request, caller, new_task)
         history_length = request.configuration.history_length if request.configuration is not None else None
         if after == 0:
             return Cursor(run, 0, until_input=True, history_length=history_length)
@@ -295,9 +305,14 @@ class Service:
             self.forget(run)
 
     async def subscribe_to_task(
-        self, request: SubscribeToTaskRequest, caller: Caller, *, last_event_id: int | None = None
+        self,
+        request: SubscribeToTaskRequest,
+        caller: Caller,
+        *,
+        last_event_id: int | None = None,
+        until_input: bool = False,
     ) -> Cursor:
-        """A2A 1.0 §3.1.6: the task as it is, then what happens, until it ends.
+        """A2A 1.0 §3.1.6: the task as it is, then what happens, until it ends; with `until_input` until it asks, too.
 
         With the number of the last event that the caller has seen, the stream goes on behind it instead, even when
         the task has ended meanwhile.
@@ -312,9 +327,9 @@ class Service:
             with self._held(found):
                 await found.readable()
                 if not found.closed and last_event_id is not None and last_event_id <= found.published:
-                    return await self._resume(found, last_event_id)
+                    return await self._resume(found, last_event_id, until_input)
                 if not found.closed:
-                    return self._from_snapshot(found)
+                    return self._from_snapshot(found, until_input=until_input)
             found = await self._living(request.id, scope)  # it ended while its last write was under way
         if isinstance(found, Run) and found.broken is not None:
             raise found.broken
@@ -341,7 +356,7 @@ class Service:
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
-    async def _begin(self, request: SendMessageRequest, caller: Caller) -> tuple[Run, int]:
+    async def _begin(self, request: SendMessageRequest, caller: Caller, new_task: Metadata | None) -> tuple[Run, int]:
         """The run that takes the message, and the event behind which its consequences stand."""
         self._check_message(request, caller)
         message = request.message
@@ -350,8 +365,13 @@ class Service:
         scope = self._scope(caller, request.tenant)
         references = await self._references(scope, message) if message.reference_task_ids else ()
         if message.task_id:
-            # No await behind this: a run that nobody holds may be let go.
-            run = await self._living(message.task_id, scope)
+            # No await behind this: a run that nobody holds may be let go, and a task that is not there is made once.
+            try:
+                run = await self._living(message.task_id, scope)
+            except TaskNotFound:
+                if new_task is None:
+                    raise
+                return self._begin_named(request, caller, scope, new_task), 0
             ended = run.state if isinstance(run, Record) else None
             if message.context_id and message.context_id != run.context_id:
                 if isinstance(run, Run):
@@ -376,6 +396,19 @@ class Service:
         run.references = references
         run.start(message, request.metadata, accepts)
         return run, 0
+
+    def _begin_named(self, request: SendMessageRequest, caller: Caller, scope: str, metadata: Metadata) -> Run:
+        """A run whose task has the id that the caller has given it, and is there at once."""
+        message = request.message
+        task_id = message.task_id or ""
+        if len(task_id) > _NAME_CHARACTERS or not task_id.isprintable():
+            raise InvalidParams.at("id", f"must be printable and have at most {_NAME_CHARACTERS} characters")
+        self._check_room(starts=True)
+        accepts = request.configuration.accepted_output_modes if request.configuration is not None else ()
+        run = Run(self, scope, caller, task_id, message.context_id or new_id(), metadata)
+        run.start(message, request.metadata, accepts)
+        run.ensure_task()
+        return run
 
     def _check_message(self, request: SendMessageRequest, caller: Caller) -> None:
         message = request.message
@@ -438,8 +471,7 @@ class Service:
         return f"{self._scope_prefix}{len(name)}:{name}/{caller.principal}"
 
     def _run(self, task_id: str, scope: str) -> Run | None:
-        run = self.runs.get(task_id)
-        return run if run is not None and run.scope == scope else None
+        return self.runs.get((scope, task_id))
 
     async def _found(self, task_id: str, scope: str) -> Run | Record:
         """A task's run, else its record as it stands now.
@@ -481,7 +513,7 @@ class Service:
                 if reading.stale or self._run(task_id, scope) is not None:
                     continue
             if found.state.interrupted:
-                run = self.runs[task_id] = Run.revive(self, Caller(), found, task)
+                run = self.runs[scope, task_id] = Run.revive(self, Caller(), found, task)
                 return run
             await self._end_orphan(found, task, "The server lost track of this task when its store failed.")
 
@@ -508,16 +540,16 @@ class Service:
             run.cursors -= 1
             self.forget(run)
 
-    async def _resume(self, run: Run, after: int) -> Cursor:
+    async def _resume(self, run: Run, after: int, until_input: bool) -> Cursor:
         if after >= run.base:
-            return Cursor(run, after)
+            return Cursor(run, after, until_input=until_input)
         base = run.base
         missed = await self._missed(run.scope, run.task_id, after)
         head = [event for number, event in missed or () if number <= base]
         if len(head) != base - after:
             await run.readable()
-            return self._from_snapshot(run)
-        return Cursor(run, base, head=head, first=after + 1)
+            return self._from_snapshot(run, until_input=until_input)
+        return Cursor(run, base, head=head, first=after + 1, until_input=until_input)
 
     def _from_snapshot(self, run: Run, *, until_input: bool = False, history_length: int | None = None) -> Cursor:
         task = run.task()
@@ -628,8 +660,9 @@ class Service:
 
     def forget(self, run: Run) -> None:
         """Let go of a run that nobody needs."""
-        if run.driver is None and run.cursors == 0 and run.idle and self.runs.get(run.task_id) is run:
-            del self.runs[run.task_id]
+        key = (run.scope, run.task_id)
+        if run.driver is None and run.cursors == 0 and run.idle and self.runs.get(key) is run:
+            del self.runs[key]
             for reading in self._readings:
                 if reading.task_id == run.task_id:
                     reading.stale = True

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 
-from tieline.card import WELL_KNOWN_PATH
+from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
 from tieline.engine.agent import Agent
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Limits, Service
@@ -36,10 +35,12 @@ from tieline.server.cards import CardPage
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
-from tieline.types import encode
-from tieline.wire import jsonrpc, rest, v1
-from tieline.wire.headers import check_json, check_version, event_number, extensions_of
-from tieline.wire.methods import METHODS, Method
+from tieline.types import GetTaskRequest
+from tieline.wire import dialects, jsonrpc, rest, rest_forms
+from tieline.wire.dialect import Dialect
+from tieline.wire.headers import check_json, event_number, extensions_of, version_in
+from tieline.wire.methods import Method
+from tieline.wire.v1 import V1
 
 __all__ = ["App", "app"]
 
@@ -49,9 +50,9 @@ Scope = MutableMapping[str, Any]
 Headers = Mapping[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
-_A2A_JSON = (b"content-type", rest.MEDIA_TYPE.encode())
 _LONG = frozenset(("SendMessage", "CancelTask"))  # may wait for an agent
 _HOSTS_SEEN = 16
+_NOT_NAMES = frozenset(("/", "/.well-known", "/tasks", "/v1", "/subscribe"))
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
 
 
@@ -286,7 +287,7 @@ class Endpoint:
         self._card = card
         self._strict = owner._strict
         self._max_body_bytes = owner._max_body_bytes
-        self._unary: dict[str, Callable[[Any, Caller], Awaitable[bytes]]] = {
+        self._unary: dict[str, Callable[[Dialect, Any, Caller], Awaitable[bytes]]] = {
             "SendMessage": self._send_message,
             "GetTask": self._get_task,
             "ListTasks": self._list_tasks,
@@ -302,15 +303,15 @@ class Endpoint:
 
     async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
         """Answer a request; a stream is given back to be sent."""
-        if path == "/" or path == "":
+        if path == "/" or path == "" or path == jsonrpc.OLD_STREAM_PATH:
             if scope["method"] == "POST":
                 return await self._jsonrpc(scope, headers, receive, send)
             await _refuse(
-                send, rest.VerbNotAllowed(scope["method"], "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
+                send, rest.VerbNotAllowed(scope["method"], path or "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
             )
             return None
-        if path == WELL_KNOWN_PATH:
-            await self._card.answer(scope, headers, send)
+        if path in (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH):
+            await self._card.answer(scope, headers, send, old=path == OLD_WELL_KNOWN_PATH)
             return None
         return await self._rest(scope, headers, path, receive, send)
 
@@ -318,6 +319,7 @@ class Endpoint:
 
     async def _jsonrpc(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Stream | None:
         id_ = jsonrpc.NULL
+        dialect: Dialect = V1
         try:
             content_type = headers.get(b"content-type")
             if content_type is not None and content_type != b"application/json":
@@ -325,65 +327,86 @@ class Endpoint:
             body = await self._body(headers, receive)
             call = jsonrpc.read_call(body)
             id_ = call.id
-            method = METHODS.get(call.method)
-            caller = self._caller(scope, headers)
+            asked = headers.get(b"a2a-version")
+            if asked != b"1.0":
+                version = asked.decode("latin-1").strip() if asked is not None else version_in(scope["query_string"])
+                dialect = dialects.spoken(version, call.method, strict=self._strict)
+                if not version and call.method in dialects.SHARED:
+                    dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
+            method = dialect.methods.get(call.method)
             if method is None:
-                raise MethodNotFound(f"There is no method {call.method!r} in A2A {v1.VERSION}.")
-            operation = self._unary.get(call.method)
+                raise dialects.method_not_found(dialect, call.method)
+            caller = self._caller(scope, headers, dialect)
+            request = dialect.read_params(method, call.params)
+            operation = self._unary.get(method.name)
             if operation is not None:
-                answer = operation(v1.read_params(method, call.params), caller)
-                result = await (self._watched(answer, receive) if call.method in _LONG else answer)
+                answer = operation(dialect, request, caller)
+                result = await (self._watched(answer, receive) if method.name in _LONG else answer)
                 await _answer(send, 200, jsonrpc.encode_result(id_, result))
                 return None
             if not method.streaming:
-                await self._absent[call.method]()
-            cursor = await self._open(method, v1.read_params(method, call.params), caller, headers)
+                await self._absent[method.name]()
+            cursor = await self._open(dialect, method, request, caller, headers)
             before = b'{"jsonrpc":"2.0","id":' + id_ + b',"result":'
-            return Stream(cursor, partial(jsonrpc.encode_error, id_), before, b"}")
+            refuse = partial(jsonrpc.encode_error, id_, codes=dialect.codes)
+            return Stream(cursor, refuse, before, b"}", dialect=dialect)
         except _Gone:
             return None
         except jsonrpc.Malformed as malformed:
-            await self._refuse_jsonrpc(send, malformed.id, malformed.error)
+            await self._refuse_jsonrpc(send, malformed.id, malformed.error, dialect)
         except A2AError as error:
-            await self._refuse_jsonrpc(send, id_, error)
+            await self._refuse_jsonrpc(send, id_, error, dialect)
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
-            await self._refuse_jsonrpc(send, id_, _ours(error))
+            await self._refuse_jsonrpc(send, id_, _ours(error), dialect)
         return None
 
-    async def _refuse_jsonrpc(self, send: Send, id_: bytes, error: A2AError) -> None:
+    async def _refuse_jsonrpc(self, send: Send, id_: bytes, error: A2AError, dialect: Dialect) -> None:
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
         status = error.http_status if error.http_status in (413, 415, 503) else 200
-        await _answer(send, status, jsonrpc.encode_error(id_, error), _retry(error))
+        await _answer(send, status, jsonrpc.encode_error(id_, error, codes=dialect.codes), _retry(error))
+
+    async def _dialect_of_task(self, default: Dialect, call: jsonrpc.Call, caller: Caller) -> Dialect:
+        """Of a method that several dialects have and a request without a version: that which the task was begun in."""
+        task_id = default.read_params(default.methods[call.method], call.params).id
+        return dialects.begun_in(await self.service.get_task(GetTaskRequest(task_id), caller), default)
 
     # --- REST ---------------------------------------------------------------------------------------------------------
 
     async def _rest(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
+        form = rest_forms.V1_FORM
         try:
-            method, fields = rest.route(scope["method"], _raw_path(scope, path))
+            raw_path = _raw_path(scope, path)
+            asked = headers.get(b"a2a-version")
+            if asked != b"1.0" or raw_path.startswith(rest_forms.OLD_PREFIX):
+                version = asked.decode("latin-1").strip() if asked is not None else version_in(scope["query_string"])
+                form, raw_path = rest_forms.spoken(version, raw_path, strict=self._strict)
+            method, fields = rest.route(scope["method"], raw_path)
             body = b""
             if scope["method"] == "POST":
                 content_type = headers.get(b"content-type")
                 if content_type is not None:
                     check_json(content_type.decode("latin-1"))
                 body = await self._body(headers, receive)
-            caller = self._caller(scope, headers)
+            dialect = form.dialect(body)
+            caller = self._caller(scope, headers, dialect)
             if method.name in self._absent:
                 await self._absent[method.name]()
             query = scope["query_string"].decode("latin-1")
-            request = rest.read_request(method, fields, query, body)
+            request = rest.read_request(dialect, method, fields, query, body)
             operation = self._unary.get(method.name)
             if operation is not None:
-                answer = operation(request, caller)
+                answer = operation(dialect, request, caller)
                 result = await (self._watched(answer, receive) if method.name in _LONG else answer)
-                await _answer(send, 200, result, content_type=_A2A_JSON)
+                await _answer(send, 200, result, content_type=form.content_type)
                 return None
-            return Stream(await self._open(method, request, caller, headers), rest.encode_error)
+            cursor = await self._open(dialect, method, request, caller, headers)
+            return Stream(cursor, lambda error: form.encode_error(error)[1], dialect=dialect)
         except _Gone:
             return None
         except A2AError as error:
-            await _refuse(send, error)
+            await _refuse(send, error, form)
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
-            await _refuse(send, _ours(error))
+            await _refuse(send, _ours(error), form)
         return None
 
     async def _watched(self, answer: Awaitable[bytes], receive: Receive) -> bytes:
@@ -406,24 +429,27 @@ class Endpoint:
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
-    async def _send_message(self, request: Any, caller: Caller) -> bytes:
-        return v1.encode_answer(await self.service.send_message(request, caller))
+    async def _send_message(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        answer = await self.service.send_message(request, caller, new_task=dialect.new_task)
+        return dialect.encode_answer(answer)
 
-    async def _get_task(self, request: Any, caller: Caller) -> bytes:
-        return (await self.service.get_task(request, caller)).json
+    async def _get_task(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_task(await self.service.get_task(request, caller))
 
-    async def _list_tasks(self, request: Any, caller: Caller) -> bytes:
-        return encode(await self.service.list_tasks(request, caller))
+    async def _list_tasks(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_page(await self.service.list_tasks(request, caller))
 
-    async def _cancel_task(self, request: Any, caller: Caller) -> bytes:
-        return (await self.service.cancel_task(request, caller)).json
+    async def _cancel_task(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_task(await self.service.cancel_task(request, caller))
 
-    async def _open(self, method: Method, request: Any, caller: Caller, headers: Headers) -> Cursor:
+    async def _open(self, dialect: Dialect, method: Method, request: Any, caller: Caller, headers: Headers) -> Cursor:
         if method.name == "SendStreamingMessage":
-            return await self.service.send_streaming_message(request, caller)
-        last_event_id = headers.get(b"last-event-id")
+            return await self.service.send_streaming_message(request, caller, new_task=dialect.new_task)
+        last_event_id = headers.get(b"last-event-id") if dialect.resumes else None
         number = event_number(last_event_id.decode("latin-1")) if last_event_id else None
-        return await self.service.subscribe_to_task(request, caller, last_event_id=number)
+        return await self.service.subscribe_to_task(
+            request, caller, last_event_id=number, until_input=dialect.has_final
+        )
 
     # --- parts of a request -------------------------------------------------------------------------------------------
 
@@ -461,19 +487,18 @@ class Endpoint:
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
-    def _caller(self, scope: Scope, headers: Headers) -> Caller:
-        """Who calls, in which version and with which extensions. Raises VersionNotSupported."""
-        asked = headers.get(b"a2a-version")
-        if asked == b"1.0" and b"a2a-extensions" not in headers:
-            return _PLAIN_CALLER
-        version = asked.decode("latin-1").strip() if asked is not None else _version_in(scope["query_string"])
+    def _caller(self, scope: Scope, headers: Headers, dialect: Dialect) -> Caller:
+        """Who calls, in which version and with which extensions."""
+        if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers:
+            return _PLAIN_CALLER if dialect is V1 else Caller(version=dialect.version)
         extensions = extensions_of(
-            value.decode("latin-1") for name, value in scope["headers"] if name == b"a2a-extensions"
+            value.decode("latin-1") for name, value in scope["headers"] if name in _EXTENSION_HEADERS
         )
-        return Caller(version=check_version(version, strict=self._strict), extensions=extensions)
+        return Caller(version=dialect.version, extensions=extensions)
 
 
 _PLAIN_CALLER = Caller()
+_EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")  # the second is that of 0.3
 
 
 def _raw_path(scope: Scope, path: str) -> str:
@@ -483,11 +508,6 @@ def _raw_path(scope: Scope, path: str) -> str:
         return path
     above = scope["path"][: -len(path)].count("/")
     return "/" + "/".join(raw.decode("latin-1").partition("?")[0].split("/")[above + 1 :])
-
-
-def _version_in(query: bytes) -> str:
-    pairs = parse_qsl(query.decode("latin-1")) if query else ()
-    return next((value for name, value in pairs if name.lower() == "a2a-version"), "")
 
 
 def _ours(error: Exception) -> A2AError:
@@ -516,12 +536,13 @@ def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:
     return [(b"retry-after", str(error.retry_after_s).encode())] if isinstance(error, Overloaded) else []
 
 
-async def _refuse(send: Send, error: A2AError) -> None:
+async def _refuse(send: Send, error: A2AError, form: rest_forms.RestForm = rest_forms.V1_FORM) -> None:
     """Answer with an error as REST has it (§11.6)."""
     extra = _retry(error)
     if isinstance(error, rest.VerbNotAllowed):
         extra = [(b"allow", ", ".join(error.allowed).encode())]
-    await _answer(send, error.http_status, rest.encode_error(error), extra, content_type=_A2A_JSON)
+    status, body = form.encode_error(error)
+    await _answer(send, status, body, extra, content_type=form.content_type)
 
 
 async def _answer(
@@ -573,7 +594,7 @@ def app(
     for path, agent in named.items():
         if not isinstance(agent, Agent):
             raise TypeError(f"{agent!r} is not an agent: decorate its function with @tieline.agent")
-        if path and (path.count("/") > 1 or path in ("/", "/.well-known", "/tasks") or not path[1:].isprintable()):
+        if path and (path.count("/") > 1 or path in _NOT_NAMES or not path[1:].isprintable()):
             raise ValueError(f"{path[1:]!r} cannot be an agent's name: it has to be one path segment")
     if not named:
         raise ValueError("there is no agent to serve")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from tieline.card import AgentInterface
 from tieline.engine.agent import Agent
 from tieline.types import encode
-from tieline.wire.headers import VERSIONS
+from tieline.wire.v1 import V1
 
 __all__ = ["CardPage"]
 
@@ -42,6 +42,8 @@ class CardPage:
         scope: MutableMapping[str, Any],
         headers: Mapping[bytes, bytes],
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+        *,
+        old: bool = False,
     ) -> None:
         verb = scope["method"]
         common = [
@@ -86,7 +88,7 @@ class CardPage:
     def _page(self, base: str) -> tuple[bytes, bytes]:
         page = self._pages.get(base)
         if page is None:
-            version = VERSIONS[-1]
+            version = V1.version
             interfaces = [AgentInterface(f"{base}/", "JSONRPC", version), AgentInterface(base, "HTTP+JSON", version)]
             body = encode(self._agent.card(interfaces))
             page = (body, b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode())

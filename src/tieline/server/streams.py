@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from tieline.engine.cursor import Cursor
 from tieline.errors import A2AError
+from tieline.event import Event
 from tieline.wire import sse
+from tieline.wire.dialect import Dialect
+from tieline.wire.v1 import V1
 
 __all__ = ["Stream", "Watch"]
 
@@ -67,12 +70,20 @@ class Stream:
     `before` and `behind` go around the JSON of each event; an error that breaks the stream off is one frame more.
     """
 
-    __slots__ = ("_before", "_behind", "_encode_error", "_quiet_since", "_watch", "cursor")
+    __slots__ = ("_before", "_behind", "_encode", "_encode_error", "_numbered", "_quiet_since", "_watch", "cursor")
 
     def __init__(
-        self, cursor: Cursor, encode_error: Callable[[A2AError], bytes], before: bytes = b"", behind: bytes = b""
+        self,
+        cursor: Cursor,
+        encode_error: Callable[[A2AError], bytes],
+        before: bytes = b"",
+        behind: bytes = b"",
+        *,
+        dialect: Dialect = V1,
     ) -> None:
         self.cursor = cursor
+        self._encode = dialect.event_encoder()
+        self._numbered = dialect.resumes
         self._encode_error = encode_error
         self._before = before
         self._behind = behind + b"\n\n"
@@ -85,6 +96,19 @@ class Stream:
             self._watch.look(now)
         if self._quiet_since is not None and now - self._quiet_since > quiet_s:
             self.cursor.nudge()
+
+    def _translated(
+        self, number: int, events: Sequence[Event], encode: Callable[[Event], Sequence[bytes]]
+    ) -> list[bytes]:
+        """Events as frames of a dialect in which one may be none or several: the last of several has the number."""
+        before, behind = self._before, self._behind
+        frames = []
+        for n, event in enumerate(events, number):
+            told = encode(event)
+            frames += [b"data: %b%b%b" % (before, json, behind) for json in told]
+            if told and number and self._numbered:
+                frames[-1] = b"id: %d\n%b" % (n, frames[-1])
+        return frames
 
     async def send(self, receive: Receive, send: Send) -> None:
         """Send what the cursor gives until it ends or its caller has gone; events that are ready go out together."""
@@ -99,7 +123,9 @@ class Stream:
                 number, events = cursor.take()
                 if events:
                     before, behind = self._before, self._behind
-                    if number:
+                    if self._encode is not None:
+                        frames = self._translated(number, events, self._encode)
+                    elif number:
                         frames = [
                             b"id: %d\ndata: %b%b%b" % (n, before, event.json, behind)
                             for n, event in enumerate(events, number)

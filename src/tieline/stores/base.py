@@ -13,21 +13,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tieline.types import (
-    Message,
-    StreamEvent,
-    StreamResponse,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatusUpdateEvent,
-    encode,
-    load,
-)
+from tieline.event import Event
+from tieline.types import TaskState
 
 __all__ = [
     "Append",
-    "Event",
     "Page",
     "Pruned",
     "Query",
@@ -36,7 +26,6 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreInUse",
-    "TextChunk",
     "VersionConflict",
 ]
 
@@ -51,51 +40,6 @@ class StoreInUse(StoreError):
 
 class VersionConflict(StoreError):
     """Another writer has appended since the version that was expected."""
-
-
-_FIELDS: dict[type, bytes] = {
-    Task: b'{"task":',
-    Message: b'{"message":',
-    TaskStatusUpdateEvent: b'{"statusUpdate":',
-    TaskArtifactUpdateEvent: b'{"artifactUpdate":',
-}
-
-
-class Event:
-    """One event of a log: its value and its canonical JSON (a StreamResponse), each made once, when first wanted."""
-
-    __slots__ = ("_json", "_value")
-
-    def __init__(self, value: StreamEvent | None = None, json: bytes | None = None) -> None:
-        self._value = value
-        self._json = json
-
-    @property
-    def value(self) -> StreamEvent:
-        if self._value is None:
-            assert self._json is not None
-            self._value = load(self._json, StreamResponse).event
-        return self._value
-
-    @property
-    def json(self) -> bytes:
-        if self._json is None:
-            value = self._value
-            self._json = _FIELDS[type(value)] + encode(value) + b"}"
-        return self._json
-
-
-class TextChunk(Event):
-    """The next piece of an artifact's text: what streams of words are made of, with nothing made for it but bytes."""
-
-    __slots__ = ("artifact_id", "media_type", "text")
-
-    def __init__(self, json: bytes, artifact_id: str, text: str, media_type: str | None) -> None:
-        self._value = None
-        self._json = json
-        self.artifact_id = artifact_id
-        self.text = text
-        self.media_type = media_type
 
 
 class Append(msgspec.Struct, gc=False):

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from tieline.stores.base import Append, Event, Page, Pruned, Query, Record, Retention, VersionConflict
+from tieline.event import Event
+from tieline.stores.base import Append, Page, Pruned, Query, Record, Retention, VersionConflict
 
 __all__ = ["MemoryStore"]
 

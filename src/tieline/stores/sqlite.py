@@ -20,18 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tieline.stores.base import (
-    Append,
-    Event,
-    Page,
-    Pruned,
-    Query,
-    Record,
-    Retention,
-    StoreError,
-    StoreInUse,
-    VersionConflict,
-)
+from tieline.event import Event
+from tieline.stores.base import Append, Page, Pruned, Query, Record, Retention, StoreError, StoreInUse, VersionConflict
 from tieline.types import TaskState
 
 __all__ = ["SQLiteStore"]
@@ -194,12 +184,12 @@ class SQLiteStore:
 
     def _write_singly(self, batch: builtins.list[Append], told: asyncio.Future[None]) -> None:
         """One append of a batch cannot be written: write the others, and give each its own outcome."""
-        failures: dict[str, StoreError] = {}
+        failures: dict[tuple[str, str], StoreError] = {}
         for append in batch:
             try:
                 self._write([append])
             except Exception as error:  # as above
-                failures[append.task_id] = self._failure(error)
+                failures[append.scope, append.task_id] = self._failure(error)
         told.set_exception(BatchFailed(failures))
 
     def _failure(self, error: Exception) -> StoreError:
@@ -407,9 +397,9 @@ class SQLiteStore:
 
 
 class BatchFailed(StoreError):
-    """Some appends of one transaction could not be written; `failures` holds their errors by task id."""
+    """Some appends of one transaction could not be written; `failures` holds their errors by scope and task id."""
 
-    def __init__(self, failures: dict[str, StoreError]) -> None:
+    def __init__(self, failures: dict[tuple[str, str], StoreError]) -> None:
         super().__init__("; ".join(str(error) for error in failures.values()))
         self.failures = failures
 

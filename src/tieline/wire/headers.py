@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from urllib.parse import parse_qsl
 
-from tieline.errors import MediaTypeNotSupported, VersionNotSupported
+from tieline.errors import MediaTypeNotSupported
 
-__all__ = ["check_json", "check_version", "event_number", "extensions_of"]
-
-VERSIONS = ("1.0",)
-"""The protocol versions that are served."""
-
-_VERSION = re.compile(r"(\d+\.\d+)(?:\.\d+)?$")
+__all__ = ["check_json", "event_number", "extensions_of", "version_in"]
 
 
-def check_version(asked: str, *, strict: bool = False) -> str:
-    """The served version that a request asks for; a patch number does not count (§3.6).
-
-    A request that names none is served as 1.0, as many peers in the field name none; `strict` takes it for 0.3, as
-    §3.6.2 has it.
-
-    Raises:
-        VersionNotSupported
-    """
-    if asked in VERSIONS:
-        return asked
-    if not asked and not strict:
-        return VERSIONS[-1]
-    match = _VERSION.match(asked)
-    if match is None or match.group(1) not in VERSIONS:
-        raise VersionNotSupported(asked or "0.3", VERSIONS)
-    return match.group(1)
+def version_in(query: bytes) -> str:
+    """The A2A-Version in a query (§3.6.1); "" when there is none."""
+    pairs = parse_qsl(query.decode("latin-1")) if query else ()
+    return next((value.strip() for name, value in pairs if name.lower() == "a2a-version"), "")
 
 
 def extensions_of(values: Iterable[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ The id of a request is kept as the bytes it came in, so that it is echoed exactl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,9 +15,22 @@ from tieline.types import encode
 from tieline.wire.body import check_depth
 from tieline.wire.details import details_of, error_from_details
 
-__all__ = ["Call", "Malformed", "encode_call", "encode_error", "encode_result", "read_call", "read_result"]
+__all__ = [
+    "Call",
+    "Malformed",
+    "OLD_STREAM_PATH",
+    "encode_call",
+    "encode_error",
+    "encode_result",
+    "read_call",
+    "read_result",
+]
+
+OLD_STREAM_PATH = "/subscribe"
+"""Where some servers of A2A 0.1 have tasks/sendSubscribe, beside the agent's own URL."""
 
 NULL = b"null"
+_NO_CODES: Mapping[type[A2AError], int] = {}
 EMPTY = msgspec.Raw(b"{}")
 
 
@@ -123,9 +137,10 @@ def encode_result(id_: bytes, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"result":' + result + b"}"
 
 
-def encode_error(id_: bytes, error: A2AError) -> bytes:
-    """A response around an error, with google.rpc details as `data` (§9.5)."""
-    body = {"code": error.rpc_code, "message": error.message, "data": details_of(error)}
+def encode_error(id_: bytes, error: A2AError, *, codes: Mapping[type[A2AError], int] = _NO_CODES) -> bytes:
+    """A response around an error, with google.rpc details as `data` (§9.5). `codes`: those that are not 1.0's."""
+    code = codes.get(type(error), error.rpc_code)
+    body = {"code": code, "message": error.message, "data": details_of(error)}
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"error":' + encode(body) + b"}"
 
 

@@ -12,8 +12,8 @@ from tieline.errors import A2AError, InvalidParams, InvalidRequest, MethodNotFou
 from tieline.types import Value, encode, violation
 from tieline.wire.body import check_depth
 from tieline.wire.details import details_of, error_from_details
+from tieline.wire.dialect import Dialect
 from tieline.wire.methods import METHODS, Method
-from tieline.wire.v1 import read_params
 
 __all__ = ["MEDIA_TYPE", "VerbNotAllowed", "encode_error", "encode_request", "read_error", "read_request", "route"]
 
@@ -64,7 +64,7 @@ def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
     raise MethodNotFound(f"There is no operation at {path}.")
 
 
-def read_request(method: Method, fields: dict[str, str], query: str, body: bytes) -> Any:
+def read_request(dialect: Dialect, method: Method, fields: dict[str, str], query: str, body: bytes) -> Any:
     """The request of an operation from path, query and body.
 
     Raises:
@@ -75,8 +75,8 @@ def read_request(method: Method, fields: dict[str, str], query: str, body: bytes
         check_depth(body)
         try:
             if fields:
-                return _read_merged(method, fields, body)
-            return read_params(method, body)
+                return _read_merged(dialect, method, fields, body)
+            return dialect.read_params(method, body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise ParseError(f"The body is not valid JSON: {error}") from None
     values: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
@@ -88,13 +88,13 @@ def read_request(method: Method, fields: dict[str, str], query: str, body: bytes
         raise violation(error) from None
 
 
-def _read_merged(method: Method, fields: dict[str, str], body: bytes) -> Any:
+def _read_merged(dialect: Dialect, method: Method, fields: dict[str, str], body: bytes) -> Any:
     """A body whose request has fields in the path: those win."""
     value = msgspec.json.decode(body)
     if not isinstance(value, dict):
         raise InvalidRequest("The body must be a JSON object.")
     value.update(fields)
-    return read_params(method, encode(value))
+    return dialect.read_params(method, encode(value))
 
 
 def encode_error(error: A2AError) -> bytes:

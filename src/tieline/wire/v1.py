@@ -1,63 +1,114 @@
-"""A2A 1.0: params, results and stream events between bytes and values. Pure."""
+"""A2A 1.0: its JSON is the canonical form of the values, so nothing has to be translated. Pure."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tieline.errors import InvalidParams, InvalidPeerResponse
+from tieline.errors import A2AError, InvalidParams, InvalidPeerResponse
 from tieline.types import (
     Encoded,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
     Message,
     SendMessageResponse,
     StreamEvent,
     StreamResponse,
     Task,
+    TaskPushNotificationConfig,
+    Value,
     decode,
+    encode,
 )
-from tieline.wire.methods import Method
+from tieline.wire.dialect import Json
+from tieline.wire.methods import METHODS, Method
 
-__all__ = ["VERSION", "decode_answer", "decode_event", "decode_result", "encode_answer", "read_params"]
-
-VERSION = "1.0"
+__all__ = ["V1", "decode_result", "encoded"]
 
 T = TypeVar("T")
 
+_NOTHING = StreamResponse()
 
-def read_params(method: Method, params: bytes | msgspec.Raw) -> Any:
-    """The request of a method.
 
-    Raises:
-        InvalidParams: with the path of the bad field.
-        msgspec.DecodeError: not JSON.
+class _V1:
+    """See Dialect."""
+
+    version = "1.0"
+    versions = ("1.0",)
+    methods: Mapping[str, Method] = METHODS
+    names: Mapping[str, str] = {name: name for name in METHODS}
+    codes: Mapping[type[A2AError], int] = {}
+    new_task = None
+    has_final = False
+    resumes = True
+
+    def read_params(self, method: Method, params: Json) -> Any:
+        return decode(params, method.request)
+
+    def encode_answer(self, answer: Encoded[Task] | Encoded[Message]) -> bytes:
+        return (b'{"task":' if answer.type_ is Task else b'{"message":') + answer.json + b"}"
+
+    def encode_task(self, task: Encoded[Task]) -> bytes:
+        return task.json
+
+    def encode_page(self, page: ListTasksResponse) -> bytes:
+        return encode(page)
+
+    def encode_config(self, config: TaskPushNotificationConfig) -> bytes:
+        return encode(config)
+
+    def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
+        return encode(configs)
+
+    def event_encoder(self) -> None:
+        return None
+
+    def encode_params(self, method: Method, request: Value) -> bytes:
+        return encoded(request)
+
+    def decode_answer(self, data: Json) -> Task | Message:
+        response = decode_result(data, SendMessageResponse)
+        found = [value for value in (response.task, response.message) if value is not None]
+        if len(found) != 1:
+            raise InvalidPeerResponse(f"The answer has to hold exactly one of task and message, it holds {len(found)}.")
+        return found[0]
+
+    def decode_task(self, data: Json) -> Task:
+        return decode_result(data, Task)
+
+    def decode_page(self, data: Json) -> ListTasksResponse:
+        return decode_result(data, ListTasksResponse)
+
+    def decode_config(self, data: Json) -> TaskPushNotificationConfig:
+        return decode_result(data, TaskPushNotificationConfig)
+
+    def decode_configs(self, data: Json) -> ListTaskPushNotificationConfigsResponse:
+        return decode_result(data, ListTaskPushNotificationConfigsResponse)
+
+    def event_decoder(self) -> Callable[[Json], StreamEvent | None]:
+        return _decode_event
+
+
+V1: Final = _V1()
+
+
+def _decode_event(data: Json) -> StreamEvent | None:
+    """What a StreamResponse holds; None when it holds only members that this version does not know (A2A 1.0 §5.7).
+
+    Raises InvalidPeerResponse.
     """
-    return decode(params, method.request)
-
-
-def encode_answer(answer: Encoded[Task] | Encoded[Message]) -> bytes:
-    """A SendMessageResponse."""
-    return (b'{"task":' if answer.type_ is Task else b'{"message":') + answer.json + b"}"
-
-
-def decode_answer(data: bytes | msgspec.Raw) -> Task | Message:
-    """What a SendMessageResponse holds. Raises InvalidPeerResponse."""
-    response = decode_result(data, SendMessageResponse)
-    found = [value for value in (response.task, response.message) if value is not None]
-    if len(found) != 1:
-        raise InvalidPeerResponse(f"The answer has to hold exactly one of task and message, it holds {len(found)}.")
-    return found[0]
-
-
-def decode_event(data: bytes | msgspec.Raw) -> StreamEvent:
-    """What a StreamResponse holds. Raises InvalidPeerResponse."""
+    response = decode_result(data, StreamResponse)
+    if response == _NOTHING and decode_result(data, dict[str, msgspec.Raw]):
+        return None
     try:
-        return decode_result(data, StreamResponse).event
+        return response.event
     except ValueError as error:
         raise InvalidPeerResponse(f"The stream event {error}.") from None
 
 
-def decode_result(data: bytes | msgspec.Raw, type_: type[T]) -> T:
+def decode_result(data: Json, type_: type[T]) -> T:
     """A result of a given type. Raises InvalidPeerResponse."""
     try:
         return decode(data, type_, root="result")
@@ -65,3 +116,11 @@ def decode_result(data: bytes | msgspec.Raw, type_: type[T]) -> T:
         raise InvalidPeerResponse(f"The answer is not valid: {error}", violations=error.violations) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidPeerResponse(f"The answer is not valid JSON: {error}") from None
+
+
+def encoded(request: Value) -> bytes:
+    """A request as JSON. Raises InvalidParams when it holds something that JSON has no form for."""
+    try:
+        return encode(request)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidParams(f"The request cannot be written as JSON: {error}") from None

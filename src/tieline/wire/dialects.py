@@ -1,0 +1,77 @@
+"""Which dialects there are, and which of them is spoken."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tieline.errors import MethodNotFound, VersionNotSupported
+from tieline.types import Encoded, Task
+from tieline.wire.dialect import Dialect
+from tieline.wire.v1 import V1
+
+__all__ = ["DIALECTS", "SHARED", "VERSIONS", "begun_in", "dialect_of", "method_not_found", "spoken"]
+
+DIALECTS: Final[tuple[Dialect, ...]] = (V1,)
+"""All of them, the latest first."""
+
+VERSIONS: Final[tuple[str, ...]] = tuple(dict.fromkeys(v for dialect in DIALECTS for v in dialect.versions))
+"""All versions that are spoken, Major.Minor, the latest first."""
+
+_BY_METHOD: Final[dict[str, Dialect]] = {
+    name: dialect for dialect in reversed(DIALECTS) for name in dialect.methods
+}  # a name that several have is the latest one's
+
+SHARED: Final = frozenset(name for dialect in DIALECTS for name in dialect.methods if _BY_METHOD[name] is not dialect)
+"""JSON-RPC methods that several dialects have: which one is spoken has to be told by something else."""
+
+_NAMING: Final = tuple((dialect, dialect.new_task) for dialect in DIALECTS if dialect.new_task is not None)
+_VERSION = re.compile(r"(\d+\.\d+)(?:\.\d+)?$", re.ASCII)
+
+
+def spoken(asked: str, method: str, *, strict: bool = False) -> Dialect:
+    """The dialect of a JSON-RPC request: of the version that it names, else the latest that has the method.
+
+    A patch number does not count (A2A 1.0 §3.6). A version that two dialects share is that of the one that has the
+    method, the later one by default. `strict`: who names no version speaks 0.3 at most (§3.6.2).
+
+    Raises:
+        VersionNotSupported: the version is not spoken here, or a method of 1.0 came without one and `strict`.
+    """
+    if not asked:
+        dialect = _BY_METHOD.get(method, V1)
+        if strict and dialect is V1:
+            raise VersionNotSupported("0.3", VERSIONS)
+        return dialect
+    version = _major_minor(asked)
+    of_version = [dialect for dialect in DIALECTS if version in dialect.versions]
+    if not of_version:
+        raise VersionNotSupported(asked, VERSIONS)
+    return next((dialect for dialect in of_version if method in dialect.methods), of_version[0])
+
+
+def begun_in(task: Encoded[Task], default: Dialect) -> Dialect:
+    """The dialect that a task was begun in, as its metadata tells."""
+    for dialect, mark in _NAMING:
+        (key,) = mark
+        if key.encode() in task.json and (task.value.metadata or {}).get(key) == mark[key]:
+            return dialect
+    return default
+
+
+def dialect_of(version: str) -> Dialect | None:
+    """The dialect of a version as a card writes it, "0.3" or "0.3.0"; None when it is not spoken."""
+    plain = _major_minor(version)
+    return next((dialect for dialect in DIALECTS if plain in dialect.versions), None)
+
+
+def method_not_found(dialect: Dialect, method: str) -> MethodNotFound:
+    """The error for a method that a dialect has not; it says which version has it."""
+    other = _BY_METHOD.get(method)
+    hint = "" if other is None else f" A2A {other.version} has it: send A2A-Version: {other.version}."
+    return MethodNotFound(f"There is no method {method!r} in A2A {dialect.version}.{hint}")
+
+
+def _major_minor(version: str) -> str | None:
+    match = _VERSION.match(version)
+    return match.group(1) if match else None

@@ -1,0 +1,69 @@
+"""The forms of HTTP+JSON: where each version has its paths, and how it writes bodies and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tieline.errors import A2AError
+from tieline.wire import dialects, rest
+from tieline.wire.dialect import Dialect
+from tieline.wire.v1 import V1
+
+__all__ = ["OLD_PREFIX", "RestForm", "V1_FORM", "form_of", "spoken"]
+
+OLD_PREFIX: Final = "/v1/"
+"""Before A2A 1.0 the operations stood below this."""
+
+
+class RestForm(msgspec.Struct, frozen=True):
+    """How one version is spoken over REST."""
+
+    version: str
+    prefix: str  # before the paths of the operations
+    dialect: Callable[[bytes], Dialect]  # of a request with this body
+    encode_error: Callable[[A2AError], tuple[int, bytes]]  # HTTP status and body
+    read_error: Callable[[int, bytes], A2AError]
+    media_type: str
+
+    @property
+    def content_type(self) -> tuple[bytes, bytes]:
+        """As a header of ASGI's."""
+        return (b"content-type", self.media_type.encode())
+
+
+V1_FORM: Final = RestForm(
+    "1.0",
+    "",
+    lambda body: V1,
+    lambda error: (error.http_status, rest.encode_error(error)),
+    rest.read_error,
+    rest.MEDIA_TYPE,
+)
+_FORMS: Final = {form.version: form for form in (V1_FORM,)}
+_OLD_CARD: Final = "/v1/card"
+
+
+def form_of(version: str) -> RestForm | None:
+    """The form of a dialect's version; None when it has none."""
+    return _FORMS.get(version)
+
+
+def spoken(version: str, path: str, *, strict: bool) -> tuple[RestForm, str]:
+    """The form of a request and its path in 1.0: told by the version that it names, else by its path.
+
+    Raises VersionNotSupported.
+    """
+    old = path.startswith(OLD_PREFIX)
+    if version:
+        form = _FORMS.get(dialects.spoken(version, "", strict=strict).version, V1_FORM)
+    elif old and "0.3" in _FORMS:
+        form = _FORMS["0.3"]
+    else:
+        dialects.spoken("", "SendMessage", strict=strict)
+        form = V1_FORM
+    if form is V1_FORM or not old:
+        return form, path
+    return form, "/extendedAgentCard" if path == _OLD_CARD else path[len(form.prefix) :]
