@@ -8,8 +8,10 @@ import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tieline.engine.agent import Agent
+from tieline.runners import is_executor, is_official_card
 from tieline.server.asgi import App
 
 __all__ = ["CannotServe", "load_agents"]
@@ -23,7 +25,9 @@ def load_agents(target: str) -> Agent | dict[str, Agent] | App:
     """What `target` names: `FILE`, `FILE:object` or `module:object`.
 
     A file without an object gives its only agent, or all of them by their names in it. An object is an Agent, a
-    mapping of agents, or an App. The file's folder is put first on `sys.path`, as `python FILE` does.
+    mapping of agents, or an App. An AgentExecutor of the official SDK is an agent, too, with the AgentCard beside it;
+    named as an object, it may be a class without arguments. The file's folder is put first on `sys.path`, as
+    `python FILE` does.
 
     Raises:
         CannotServe: there is no such file, module or object, or it fails to load.
@@ -51,16 +55,64 @@ def load_agents(target: str) -> Agent | dict[str, Agent] | App:
         found = module[name]
         if isinstance(found, (Agent, App)):
             return found
-        if isinstance(found, Mapping) and found and all(isinstance(value, Agent) for value in found.values()):
-            return dict(found)
+        if is_executor(found):
+            return _agent_of(name, where, found, _card_in(where, module))
+        if isinstance(found, Mapping) and found and all(_is_agent(value) for value in found.values()):
+            return {key: _agent_of(f"{name}[{key!r}]", where, value) for key, value in found.items()}
         raise CannotServe(f"{name} in {where} is a {type(found).__name__}, not an agent. {_agents_in(module)}")
-    agents = {key: value for key, value in module.items() if isinstance(value, Agent) and not key.startswith("_")}
-    distinct = {id(value): key for key, value in agents.items()}
-    if len(distinct) == 1:
-        return next(iter(agents.values()))
-    if not agents:
-        raise CannotServe(f"{where} has no agent: decorate an async function with @tieline.agent.")
-    return {key: value for key, value in agents.items() if distinct[id(value)] == key}
+    named = {key: value for key, value in module.items() if _is_agent(value) and not key.startswith("_")}
+    distinct = {id(value): key for key, value in named.items()}
+    if not named:
+        raise CannotServe(f"{where} has no agent: {_what_to_do(where, module)}")
+    executors = [key for key, value in named.items() if distinct[id(value)] == key and not isinstance(value, Agent)]
+    card = _card_in(where, module) if executors else None
+    if card is not None and len(executors) > 1:
+        raise CannotServe(
+            f"{where} has one agent card for {len(executors)} executors ({', '.join(executors)}): make agents of them"
+            " with tieline.runners.official.from_executor(executor, card=...)."
+        )
+    agents = {key: _agent_of(key, where, value, card) for key, value in named.items() if distinct[id(value)] == key}
+    return next(iter(agents.values())) if len(agents) == 1 else agents
+
+
+def _is_agent(value: object) -> bool:
+    """Whether it is an agent as it stands: one of ours, or an executor of the official SDK that has been made."""
+    return isinstance(value, Agent) or (not isinstance(value, type) and is_executor(value))
+
+
+def _agent_of(name: str, where: str, found: Any, card: object | None = None) -> Agent:
+    """An agent of ours as it is, an executor or its class as an agent, described by `card`."""
+    if isinstance(found, Agent):
+        return found
+    try:
+        from tieline.runners.official import from_executor
+
+        return from_executor(found() if isinstance(found, type) else found, card=card)
+    except ImportError as error:
+        raise CannotServe(f"{name} in {where} cannot be served: {error}") from error
+    except Exception as error:  # the class is the user's
+        raise CannotServe(f"{name} in {where} cannot be served: {_reason(error)}") from error
+
+
+def _card_in(where: str, module: Mapping[str, object]) -> object | None:
+    """The official SDK's AgentCard of a module: `agent_card`, or the only one."""
+    cards = {key: value for key, value in module.items() if is_official_card(value)}
+    if "agent_card" in cards:
+        return cards["agent_card"]
+    if len({id(card) for card in cards.values()}) > 1:
+        raise CannotServe(f"{where} has several agent cards ({', '.join(cards)}): call the one to serve agent_card.")
+    return next(iter(cards.values()), None)
+
+
+def _what_to_do(where: str, module: Mapping[str, object]) -> str:
+    classes = [
+        key
+        for key, value in module.items()
+        if isinstance(value, type) and is_executor(value) and value.__module__ == module.get("__name__")
+    ]
+    if classes:
+        return f"the executor {classes[0]} is a class. Give {where}:{classes[0]}, or make one at the end of the file."
+    return "decorate an async function with @tieline.agent."
 
 
 def _load_file(path: Path) -> dict[str, object]:
@@ -89,5 +141,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _agents_in(module: Mapping[str, object]) -> str:
-    names = sorted(key for key, value in module.items() if isinstance(value, Agent))
+    names = sorted(key for key, value in module.items() if _is_agent(value))
     return f"Its agents: {', '.join(names)}." if names else "It has no agents."
