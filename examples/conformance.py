@@ -1,7 +1,8 @@
 """The agents that a conformance kit is run against (scripts/conformance does it).
 
-The A2A Technology Compatibility Kit chooses what the agent does by the first letters of each message's id. `full`,
-`plain` and `extended` behave alike and differ in what their cards promise: together they reach every test of the kit.
+The A2A Technology Compatibility Kit for 1.0 chooses what the agent does by the first letters of each message's id.
+`full`, `plain` and `extended` behave alike and differ in what their cards promise: together they reach every test of
+it. The kit for 0.3 wants one agent, `asking`, that works for some seconds and then asks for more, again and again.
 
     tieline serve examples/conformance.py:full
 """
@@ -14,6 +15,7 @@ from tieline import AgentExtension, AgentSkill, Answer, Message, Part, Rejected,
 
 # Twice the kit's own waiting time (TCK_STREAMING_TIMEOUT, 2 s unless set): a subscriber must find the task running.
 LONG_RUN_S = 4.0
+WORK_S = 3.0  # long enough to be seen at work, and cancelled; short enough for callers that wait
 
 # What these agents do does not depend on a message's content, so they take any. The refusal of other media types
 # cannot be judged by the kit: the test that is named after it (CORE-SEND-003) passes only where it is accepted.
@@ -96,3 +98,22 @@ extended = agent(
     streaming=True,
     extensions=(AgentExtension(uri="urn:a2a:tck:required-extension", required=True),),
 )(behave)
+
+
+async def work_and_ask(turn: Turn) -> None:
+    """Work for some seconds on each message, then ask for the next; only a cancel ends the task."""
+    message = turn.message
+    while True:
+        await turn.status("Processing your question")
+        await asyncio.sleep(LONG_RUN_S if message.message_id.startswith("test-resubscribe-message-id") else WORK_S)
+        answer: Answer = await turn.ask("Hello world!")
+        message = answer.message
+
+
+asking = agent(
+    name="Conformance: asking",
+    description="Works for three seconds, then asks.",
+    skills=(SKILL,),
+    input_modes=ANY_MEDIA_TYPE,
+    streaming=True,
+)(work_and_ask)
