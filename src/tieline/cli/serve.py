@@ -19,7 +19,6 @@ from tieline.cli.settings import read_duration
 
 if TYPE_CHECKING:
     from tieline.engine.agent import Agent
-    from tieline.server.asgi import App
     from tieline.stores import Store
 
 __all__ = ["serve"]
@@ -74,6 +73,12 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 is a free one."
 )
 @click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve gRPC, too, on this port; 0 is a free one.  [default: no gRPC]",
+)
+@click.option(
     "--store",
     metavar="memory|sqlite:PATH",
     help="Where tasks are kept.  [default: SQLite, a file for each agent in your state folder]",
@@ -118,7 +123,7 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
 )
 @click.pass_context
 def serve(context: click.Context, /, target: str, **options: Any) -> int:
-    """Publish the agent in FILE, or in a module: its card, JSON-RPC, HTTP+JSON and event streams.
+    """Publish the agent in FILE, or in a module: its card, JSON-RPC, HTTP+JSON, event streams, and gRPC if asked for.
 
     A file with several agents serves each below its name. It runs until Ctrl-C or SIGTERM, and ends when the agents at
     work have finished, or --drain is over.
@@ -133,6 +138,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     logging.basicConfig(
         level=logging.DEBUG if settings["debug"] else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
+    grpc: list[str] = []  # the address, when there is one
     try:
         found = load_agents(target)
         if isinstance(found, App):
@@ -142,7 +148,9 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
                 found,
                 host=options["host"],
                 port=options["port"],
-                on_ready=_ready(notes, found, where),
+                grpc_port=options["grpc_port"],
+                on_grpc=grpc.append,
+                on_ready=_ready(notes, grpc, where),
                 leave_s=_LEAVE_S,
             )
             return 0
@@ -151,6 +159,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             found,
             host=options["host"],
             port=options["port"],
+            grpc_port=options["grpc_port"],
             store=store,
             public_url=options["public_url"],
             trust_forwarded=options["trust_proxy"],
@@ -160,7 +169,8 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
             limits=Limits(run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"]),
-            on_ready=_ready(notes, found, where),
+            on_grpc=grpc.append,
+            on_ready=_ready(notes, grpc, where),
             on_drain=lambda busy: _draining(notes, busy, options["drain"]),
             leave_s=_LEAVE_S,
         )
@@ -205,11 +215,13 @@ def _store(
     return given, store
 
 
-def _ready(notes: Notes, found: Agent | Mapping[str, Agent] | App, where: str) -> Callable[[Sequence[str]], None]:
+def _ready(notes: Notes, grpc: Sequence[str], where: str) -> Callable[[Sequence[str]], None]:
     def say(urls: Sequence[str]) -> None:
         for url in urls:
             notes.line(f"Serving {url}")
             notes.line(f"  card   {url.rstrip('/')}/.well-known/agent-card.json")
+        for address in grpc:
+            notes.line(f"  grpc   {address}")
         notes.line(f"  tasks  {where}")
         notes.line(f'Try:  tieline send -a {urls[0]} "Hello"')
         notes.line("Ctrl-C stops it.")

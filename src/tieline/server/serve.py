@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -21,6 +22,9 @@ from tieline.server.asgi import App, app
 from tieline.server.loading import CannotServe
 from tieline.stores import Store
 from tieline.stores.base import StoreError
+
+if TYPE_CHECKING:
+    from tieline.server.grpc import GrpcServer
 
 __all__ = ["serve"]
 
@@ -33,6 +37,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    grpc_port: int | None = None,
     store: str | Store = "memory",
     public_url: str | None = None,
     trust_forwarded: bool = False,
@@ -43,6 +48,7 @@ def serve(
     max_body_bytes: int = 64 * 1024 * 1024,
     limits: Limits | None = None,
     on_ready: Callable[[Sequence[str]], None] | None = None,
+    on_grpc: Callable[[str], None] | None = None,
     on_drain: Callable[[int], None] | None = None,
     leave_s: float | None = None,
 ) -> None:
@@ -54,13 +60,15 @@ def serve(
     Args:
         target: What to serve; an App is served as it is made, without the options that make one.
         port: 0 is any free one.
+        grpc_port: Where gRPC is served, too; 0 is any free port, None is no gRPC.
         on_ready: Called with the URLs of the agents once requests are answered.
+        on_grpc: Called with HOST:PORT of gRPC, before `on_ready`.
         on_drain: Called with the number of agents at work when the drain begins.
         leave_s: End the process this long behind the shutdown, though an agent that ignores its cancellation, or a
             thread of one, still holds on to it; None waits for them.
 
     Raises:
-        CannotServe: the address is taken or not allowed, or the store cannot be opened.
+        CannotServe: an address is taken or not allowed, the store cannot be opened, or what gRPC needs is missing.
         ValueError: an option makes no sense.
     """
     if isinstance(target, App):
@@ -78,6 +86,7 @@ def serve(
             drain_s=drain_s,
             limits=limits,
         )
+    grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc)
     listening = _bind(host, port)
     config = uvicorn.Config(
         application,
@@ -91,13 +100,43 @@ def serve(
     )
     actual_port = listening.getsockname()[1]
     base = public_url.rstrip("/") if public_url else f"http://{_in_url(host)}:{actual_port}"
-    server = _Server(config, application, [base + path for path in application.agents], on_ready, on_drain, leave_s)
+    urls = [base + path for path in application.agents]
+    server = _Server(config, application, grpc, urls, on_ready, on_drain, leave_s)
     try:
         server.run(sockets=[listening])
     finally:
         listening.close()
     if server.failure is not None:
         raise CannotServe(str(server.failure)) from server.failure
+
+
+class _Grpc:
+    """The gRPC server beside the HTTP server, and where it is found. Raises CannotServe."""
+
+    def __init__(
+        self, application: App, host: str, port: int, public_url: str | None, on_ready: Callable[[str], None] | None
+    ) -> None:
+        try:
+            from tieline.server.grpc import GrpcServer
+        except ImportError as error:
+            raise CannotServe(str(error)) from None
+        self.server: GrpcServer = GrpcServer(application)
+        self._app = application
+        self._host = host
+        self._port = port
+        self._public_host = urlsplit(public_url).hostname if public_url else None
+        self._on_ready = on_ready
+
+    async def start(self) -> None:
+        """Listen, and have the card say so. Raises CannotServe."""
+        try:
+            port = await self.server.start(self._host, self._port)
+        except OSError as error:
+            raise CannotServe(f"{error}. Choose another one with --grpc-port.") from None
+        address = f"{_in_url(self._public_host or self._host)}:{port}"
+        self._app.grpc_address = address
+        if self._on_ready is not None:
+            self._on_ready(address)
 
 
 class _Server(uvicorn.Server):
@@ -107,14 +146,16 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         application: App,
+        grpc: _Grpc | None,
         urls: Sequence[str],
         on_ready: Callable[[Sequence[str]], None] | None,
         on_drain: Callable[[int], None] | None,
         leave_s: float | None,
     ) -> None:
         super().__init__(config)
-        self.failure: StoreError | None = None
+        self.failure: StoreError | CannotServe | None = None
         self._app = application
+        self._grpc = grpc
         self._urls = urls
         self._on_ready = on_ready
         self._on_drain = on_drain
@@ -136,8 +177,14 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await self._app.start()
+            if self._grpc is not None:
+                await self._grpc.start()
         except StoreError as error:
             self.failure = error
+        except CannotServe as error:
+            self.failure = error
+            await self._app.close()
+        if self.failure is not None:
             self.should_exit = True
             return
         await super().startup(sockets)
@@ -149,6 +196,8 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.failure is not None:
             return
+        if self._grpc is not None:
+            await self._grpc.server.leave()
         busy = sum(service.busy for service in self._app.services.values())
         drain = asyncio.ensure_future(self._app.drain())
         await asyncio.sleep(0)  # new work is refused from here on
@@ -159,6 +208,8 @@ class _Server(uvicorn.Server):
         drain.cancel()
         if self.force_exit:
             self._leave_in(_FORCED_S)
+        if self._grpc is not None:
+            await self._grpc.server.stop()
         await super().shutdown(sockets)
         self._leave_in(self._leave_s)
 

@@ -1,0 +1,317 @@
+"""gRPC (A2A 1.0 §10) in front of the same services as HTTP, in the same process and event loop.
+
+One call: `_Method` reads metadata and message, calls the operation and writes what it gives. Requests and answers cross
+grpcio as bytes, so that each is converted once, by tieline.wire.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+try:
+    import grpc
+    from google.protobuf.any_pb2 import Any as AnyMessage
+    from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+    from google.rpc.status_pb2 import Status
+    from grpc_health.v1 import health_pb2
+    from grpc_health.v1.health import aio as health
+    from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+    from grpc_reflection.v1alpha import reflection
+except ImportError as error:
+    raise ImportError(f"gRPC needs: pip install 'tieline[grpc]' ({error})") from error
+from msgspec.structs import replace
+
+from tieline.engine.cursor import Cursor
+from tieline.engine.service import Service
+from tieline.engine.turn import Caller
+from tieline.errors import ERROR_DOMAIN, A2AError, InternalError, InvalidParams, InvalidRequest, VersionNotSupported
+from tieline.server.asgi import App
+from tieline.wire import protobuf
+from tieline.wire.headers import extensions_of
+from tieline.wire.protobuf import Rpc
+
+__all__ = ["GrpcServer", "status_details"]
+
+log = logging.getLogger("tieline.server")
+
+_VERSION = re.compile(r"(\d+\.\d+)(?:\.\d+)?$")
+_PLAIN_CALLER: Final = Caller()
+_EXTENSIONS: Final = ("a2a-extensions", "x-a2a-extensions")
+_END_S: Final = 0.5  # for streams and calls that the drain has ended to tell their callers
+_KEEP_ALIVE_MS: Final = 30_000
+_MESSAGE_BYTES: Final = 1500  # of an error's sentence: all that goes with a status has to fit 8 KiB of trailers
+_DETAIL_CHARS: Final = 200
+_DETAILS_BYTES: Final = 3000
+
+
+class GrpcServer:
+    """The gRPC server of an app. `start` it, `leave` when the app's drain begins, `stop` when it is over.
+
+    An app with one agent is served as it is. Of several, the `tenant` of a request names the agent, as the card tells;
+    it is then no tenant for the agent.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.open: set[Cursor] = set()  # of streams
+        self.stopping = False
+        self._app = app
+        self._strict = app._strict
+        self._health = health.HealthServicer()
+        self._server: Any = None
+        self._max_body_bytes = app._max_body_bytes
+        services = app.services
+        self._only = next(iter(services.values())) if len(services) == 1 else None
+        self._by_name = {path.strip("/"): service for path, service in services.items()}
+        self._names: list[str] = []
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that it is, where `port` is 0. Raises OSError when it is taken or not allowed."""
+        server = self._server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", self._max_body_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # a port that is taken is an error
+                ("grpc.keepalive_time_ms", _KEEP_ALIVE_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+            )
+        )
+        self._serve(protobuf.SERVICE, protobuf.VERSION, protobuf.RPCS)
+        add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME), server
+        )
+        for name in ("", *self._names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        _check_free(host, port)
+        try:
+            bound: int = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise OSError(f"{host}:{port} cannot be listened on for gRPC")
+        await server.start()
+        return bound
+
+    def _serve(self, name: str, version: str, rpcs: Mapping[str, Rpc]) -> None:
+        self._names.append(name)
+        handlers = {rpc.name: _Method(self, rpc, version, strict=self._strict).handler for rpc in rpcs.values()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+
+    def service(self, request: Any) -> tuple[Service, Any]:
+        """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
+        if self._only is not None:
+            return self._only, request
+        service = self._by_name.get(request.tenant or "")
+        if service is None:
+            names = ", ".join(sorted(self._by_name))
+            raise InvalidParams.at("tenant", f"has to name an agent of this server: {names}")
+        return service, replace(request, tenant=None)
+
+    async def leave(self) -> None:
+        """Tell those who ask for the server's health that it is about to go."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self) -> None:
+        """End every stream, then the server. Calls that are still open after a moment are cut off."""
+        self.stopping = True
+        for cursor in self.open:
+            cursor.nudge()  # what has been told is sent; then the stream ends
+        if self._server is not None:
+            await self._server.stop(_END_S)
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raises OSError with the reason when an address cannot be listened on: grpcio would only print it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise OSError(f"{host}:{port} cannot be listened on for gRPC: {reason}") from None
+
+
+class _Method:
+    """One rpc on the wire."""
+
+    def __init__(self, server: GrpcServer, rpc: Rpc, version: str, *, strict: bool) -> None:
+        self._server = server
+        self._rpc = rpc
+        self._version = version
+        self._nameless = not strict or version == "0.3"  # §3.6.2: a request without a version is one of 0.3
+        self._call = _OPERATIONS[rpc.operation]
+        make = grpc.unary_stream_rpc_method_handler if rpc.streaming else grpc.unary_unary_rpc_method_handler
+        self.handler = make(self._stream if rpc.streaming else self._answer)
+
+    async def _answer(self, data: bytes, context: Any) -> bytes:
+        try:
+            caller = self._caller(context.invocation_metadata())
+            service, request = self._server.service(self._rpc.read_request(data))
+            return self._rpc.write_answer(await self._call(service, request, caller))
+        except A2AError as error:
+            failure = error
+        except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
+            failure = _ours(error)
+        await _abort(context, failure)
+        raise AssertionError("unreachable")
+
+    async def _stream(self, data: bytes, context: Any) -> None:
+        try:
+            caller = self._caller(context.invocation_metadata())
+            service, request = self._server.service(self._rpc.read_request(data))
+            cursor: Cursor = await self._call(service, request, caller)
+        except A2AError as error:
+            await _abort(context, error)
+            return
+        except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
+            await _abort(context, _ours(error))
+            return
+        opened = self._server.open
+        opened.add(cursor)
+        write_answer, write = self._rpc.write_answer, context.write
+        failure: A2AError | None = None
+        try:
+            await context.send_initial_metadata(())  # the stream is open, though nothing may come for a while
+            while True:
+                _, events = cursor.take()
+                if events:
+                    for event in events:
+                        await write(write_answer(event.value))
+                elif cursor.ended or self._server.stopping:
+                    break
+                else:
+                    await cursor.wait()
+            failure = cursor.failure
+        except A2AError as error:  # an event that gRPC cannot carry
+            failure = error
+        except Exception as error:
+            failure = _ours(error)
+        finally:
+            cursor.close()
+            opened.discard(cursor)
+        if failure is not None:
+            await _abort(context, failure)
+
+    def _caller(self, metadata: Sequence[tuple[str, Any]]) -> Caller:
+        """Who calls, in which version and with which extensions. Raises VersionNotSupported."""
+        version = ""
+        extensions: list[str] = []
+        for name, value in metadata:
+            if name == "a2a-version":
+                version = value.strip()
+            elif name in _EXTENSIONS:
+                extensions.append(value)
+        if version != self._version and (version or not self._nameless):
+            match = _VERSION.match(version)
+            if match is None or match.group(1) != self._version:
+                raise VersionNotSupported(version or "0.3", (self._version,))
+        if not extensions and self._version == _PLAIN_CALLER.version:
+            return _PLAIN_CALLER
+        return Caller(version=self._version, extensions=extensions_of(extensions))
+
+
+async def _send(service: Service, request: Any, caller: Caller) -> Any:
+    return (await service.send_message(request, caller)).value
+
+
+async def _send_streaming(service: Service, request: Any, caller: Caller) -> Cursor:
+    return await service.send_streaming_message(request, caller)
+
+
+async def _get(service: Service, request: Any, caller: Caller) -> Any:
+    return (await service.get_task(request, caller)).value
+
+
+async def _list(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.list_tasks(request, caller)
+
+
+async def _cancel(service: Service, request: Any, caller: Caller) -> Any:
+    return (await service.cancel_task(request, caller)).value
+
+
+async def _subscribe(service: Service, request: Any, caller: Caller) -> Cursor:
+    return await service.subscribe_to_task(request, caller)
+
+
+async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.create_push_notification_config()
+
+
+async def _extended_card(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.get_extended_agent_card()
+
+
+_OPERATIONS: Final[dict[str, Callable[[Service, Any, Caller], Awaitable[Any]]]] = {
+    "SendMessage": _send,
+    "SendStreamingMessage": _send_streaming,
+    "GetTask": _get,
+    "ListTasks": _list,
+    "CancelTask": _cancel,
+    "SubscribeToTask": _subscribe,
+    "CreateTaskPushNotificationConfig": _create_webhook,
+    "GetTaskPushNotificationConfig": _create_webhook,
+    "ListTaskPushNotificationConfigs": _create_webhook,
+    "DeleteTaskPushNotificationConfig": _create_webhook,
+    "GetExtendedAgentCard": _extended_card,
+}
+
+
+def _ours(error: Exception) -> A2AError:
+    """What the caller hears of a fault that is not its own."""
+    if isinstance(error, RecursionError):
+        return InvalidRequest("The request nests too deep.")
+    log.exception("a request failed", exc_info=error)
+    return InternalError("Internal error. The server's operator finds the reason in the log.")
+
+
+async def _abort(context: Any, error: A2AError) -> None:
+    """End a call with an error (A2A 1.0 §10.6)."""
+    code = getattr(grpc.StatusCode, error.grpc_status)
+    message = _cut(error.message)
+    details = status_details(error, code.value[0], message)
+    await context.abort(code, message, (("grpc-status-details-bin", details),))
+
+
+def status_details(error: A2AError, code: int, message: str) -> bytes:
+    """A google.rpc.Status for `grpc-status-details-bin`: ErrorInfo for every error, BadRequest for bad fields."""
+    for chars in (None, _DETAIL_CHARS):
+        status = Status(code=code, message=message)
+        metadata = {key: _text(value)[:chars] for key, value in error.metadata.items()}
+        _pack(status, ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata))
+        if error.violations:
+            bad = BadRequest()
+            for violation in error.violations[: None if chars is None else 3]:
+                bad.field_violations.add(
+                    field=_text(violation.field)[:chars], description=_text(violation.description)[:chars]
+                )
+            _pack(status, bad)
+        if status.ByteSize() <= _DETAILS_BYTES:
+            break
+    data: bytes = status.SerializeToString()
+    return data
+
+
+def _pack(status: Any, detail: Any) -> None:
+    packed = AnyMessage()
+    packed.Pack(detail)
+    status.details.append(packed)
+
+
+def _text(text: str) -> str:
+    """Text that can be written as UTF-8."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _cut(message: str) -> str:
+    """A sentence that fits the trailers, in which every byte that is not ASCII takes three."""
+    text = _text(message)
+    if len(text) * 3 <= _MESSAGE_BYTES or (text.isascii() and len(text) <= _MESSAGE_BYTES):
+        return text
+    return text[: _MESSAGE_BYTES // (1 if text.isascii() else 9)] + "…"
