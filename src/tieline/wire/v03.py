@@ -1,0 +1,793 @@
+"""A2A 0.3, and 0.2.5 and 0.2.6, which are it: unions told by `kind`, states in lower case. Pure.
+
+A value is read in one typed step into the shape of the 0.3 schema and carried over into that of 1.0; what does not fit
+the schema goes to quirks.py. What 0.3 has no field for travels as metadata under "tieline/...", and is taken out again
+when it comes back: docs/dialects.md has the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tieline.errors import A2AError, InvalidParams, InvalidPeerResponse
+from tieline.event import Event, TextChunk
+from tieline.types import (
+    Artifact,
+    AuthenticationInfo,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Encoded,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamEvent,
+    SubscribeToTaskRequest,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    Value,
+    encode,
+    own_copy,
+)
+from tieline.wire.dialect import Json
+from tieline.wire.methods import METHODS, Method
+from tieline.wire.v1 import decode_result, encoded
+
+__all__ = ["V03", "carry", "carried", "peeked"]
+
+T = TypeVar("T")
+
+# --- the schema of 0.3 ------------------------------------------------------------------------------------------------
+# null is an absent field: there are peers that write all of them.
+
+
+class _TextPart(Value, frozen=True, gc=False, tag_field="kind", tag="text"):
+    text: str
+    metadata: Metadata | None = None
+
+
+class _File(Value, frozen=True, gc=False):
+    raw: bytes | None = msgspec.field(default=None, name="bytes")
+    uri: str | None = None
+    mime_type: str | None = None
+    name: str | None = None
+
+
+class _FilePart(Value, frozen=True, gc=False, tag_field="kind", tag="file"):
+    file: _File
+    metadata: Metadata | None = None
+
+
+class _DataPart(Value, frozen=True, gc=False, tag_field="kind", tag="data"):
+    data: dict[str, Any]
+    metadata: Metadata | None = None
+
+
+_Part = _TextPart | _FilePart | _DataPart
+
+
+class _Message(Value, frozen=True, gc=False, tag_field="kind", tag="message"):
+    message_id: str
+    role: Literal["user", "agent"]
+    parts: tuple[_Part, ...]
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] | None = None
+    reference_task_ids: tuple[str, ...] | None = None
+
+
+_State = Literal[
+    "unknown",
+    "submitted",
+    "working",
+    "completed",
+    "failed",
+    "canceled",
+    "input-required",
+    "rejected",
+    "auth-required",
+]
+
+
+class _Status(Value, frozen=True, gc=False):
+    state: _State
+    message: _Message | None = None
+    timestamp: str | None = None
+
+
+class _Artifact(Value, frozen=True, gc=False):
+    artifact_id: str
+    parts: tuple[_Part, ...]
+    name: str | None = None
+    description: str | None = None
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] | None = None
+
+
+class _Task(Value, frozen=True, gc=False, tag_field="kind", tag="task"):
+    id: str
+    context_id: str
+    status: _Status
+    artifacts: tuple[_Artifact, ...] | None = None
+    history: tuple[_Message, ...] | None = None
+    metadata: Metadata | None = None
+
+
+class _StatusUpdate(Value, frozen=True, gc=False, tag_field="kind", tag="status-update"):
+    task_id: str
+    context_id: str
+    status: _Status
+    final: bool
+    metadata: Metadata | None = None
+
+
+class _ArtifactUpdate(Value, frozen=True, gc=False, tag_field="kind", tag="artifact-update"):
+    task_id: str
+    context_id: str
+    artifact: _Artifact
+    append: bool | None = None
+    last_chunk: bool | None = None
+    metadata: Metadata | None = None
+
+
+_Event = _Task | _Message | _StatusUpdate | _ArtifactUpdate
+
+
+class _Authentication(Value, frozen=True, gc=False):
+    schemes: tuple[str, ...]
+    credentials: str | None = None
+
+
+class _PushConfig(Value, frozen=True, gc=False):
+    url: str
+    id: str | None = None
+    token: str | None = None
+    authentication: _Authentication | None = None
+
+
+class _TaskPushConfig(Value, frozen=True, gc=False):
+    task_id: str
+    push_notification_config: _PushConfig
+    metadata: Metadata | None = None  # not of 0.3: where a tenant is carried
+
+
+class _Configuration(Value, frozen=True, gc=False):
+    blocking: bool | None = None
+    accepted_output_modes: tuple[str, ...] | None = None
+    push_notification_config: _PushConfig | None = None
+    history_length: int | None = None
+
+
+class _SendParams(Value, frozen=True, gc=False):
+    message: _Message
+    configuration: _Configuration | None = None
+    metadata: Metadata | None = None
+
+
+class _TaskParams(Value, frozen=True, gc=False):
+    """TaskIdParams, TaskQueryParams and the params of push configurations: an id and what goes with it."""
+
+    id: str
+    history_length: int | None = None
+    push_notification_config_id: str | None = None
+    metadata: Metadata | None = None
+
+
+class _NoParams(Value, frozen=True, gc=False):
+    metadata: Metadata | None = None
+
+
+class _Page(Value, frozen=True, gc=False):
+    tasks: tuple[_Task, ...]
+    next_page_token: str
+    page_size: int
+    total_size: int
+
+
+# --- what 0.3 has no field for ----------------------------------------------------------------------------------------
+
+_WHOLE: Final = "tieline/metadata"
+_WRAPPED: Final = "data_part_compat"
+"""The official SDK's mark of a data part that is no object: {"value": it}."""
+
+_TENANT: Final = "tieline/tenant"
+_OF_PART: Final = {"tieline/filename": str, "tieline/mediaType": str}
+_OF_DATA: Final = {**_OF_PART, _WRAPPED: bool}
+_OF_MESSAGE: Final = {"tieline/role": str}
+_OF_SEND: Final = {_TENANT: str, "tieline/pushNotificationConfig": dict}
+_OF_PARAMS: Final = {_TENANT: str}
+_OF_LIST: Final = {_TENANT: str, "tieline/pageSize": int, "tieline/pageToken": str}
+_OF_CONFIG: Final = {_TENANT: str, "tieline/nextPageToken": str}
+_NONE: Final[Metadata] = {}
+
+
+def carry(metadata: Metadata | None, extra: Metadata, names: Mapping[str, type]) -> Metadata | None:
+    """`metadata` with what a dialect has no field for; `names` are all that may be carried at this place.
+
+    Metadata that has such a name of its own, or is empty and not absent, goes whole under one name, so that
+    `carried` gives back what was there.
+    """
+    if metadata is None:
+        return extra or None
+    if (extra and not metadata) or _WHOLE in metadata or any(name in metadata for name in names):
+        return {_WHOLE: metadata, **extra}
+    return {**metadata, **extra} if extra else metadata
+
+
+def carried(metadata: Metadata | None, names: Mapping[str, type]) -> tuple[Metadata | None, Metadata]:
+    """The reverse: metadata without what was carried, and what was; what has not the type it should stays metadata."""
+    if not metadata:
+        return metadata, _NONE
+    if _WHOLE not in metadata and not any(name in metadata for name in names):
+        return metadata, _NONE
+    extra = {name: metadata[name] for name, type_ in names.items() if type(metadata.get(name)) is type_}
+    rest = {name: value for name, value in metadata.items() if name not in extra}
+    whole = rest.get(_WHOLE)
+    if isinstance(whole, dict):
+        del rest[_WHOLE]
+        return {**whole, **rest}, extra
+    return rest or None, extra
+
+
+# --- 0.3 to 1.0 -------------------------------------------------------------------------------------------------------
+
+_STATES: Final = {
+    "unknown": TaskState.UNSPECIFIED,
+    "submitted": TaskState.SUBMITTED,
+    "working": TaskState.WORKING,
+    "completed": TaskState.COMPLETED,
+    "failed": TaskState.FAILED,
+    "canceled": TaskState.CANCELED,
+    "input-required": TaskState.INPUT_REQUIRED,
+    "rejected": TaskState.REJECTED,
+    "auth-required": TaskState.AUTH_REQUIRED,
+}
+_ROLES: Final = {"user": Role.USER, "agent": Role.AGENT}
+
+
+def _part_in(part: _Part) -> Part:
+    """Raises ValueError for a file with neither bytes nor uri, or with both."""
+    metadata = part.metadata
+    if type(part) is _TextPart:
+        if metadata is None:
+            return Part(part.text)
+        metadata, extra = carried(metadata, _OF_PART)
+        return Part(
+            part.text,
+            metadata=metadata,
+            filename=extra.get("tieline/filename"),
+            media_type=extra.get("tieline/mediaType"),
+        )
+    if type(part) is _FilePart:
+        file = part.file
+        return Part(raw=file.raw, url=file.uri, metadata=metadata, filename=file.name, media_type=file.mime_type)
+    assert type(part) is _DataPart
+    data: Any = part.data
+    metadata, extra = carried(metadata, _OF_DATA)
+    if extra:
+        if extra.get(_WRAPPED) is True and len(data) == 1 and "value" in data:
+            data = data["value"]
+        elif _WRAPPED in extra:
+            metadata = {**(metadata or {}), _WRAPPED: extra[_WRAPPED]}
+    return Part(
+        data=data,
+        metadata=metadata,
+        filename=extra.get("tieline/filename"),
+        media_type=extra.get("tieline/mediaType"),
+    )
+
+
+def _message_in(message: _Message) -> Message:
+    metadata = message.metadata
+    role = _ROLES[message.role]
+    if metadata:
+        metadata, extra = carried(metadata, _OF_MESSAGE)
+        role = _unspecified(role, extra)
+    return Message(
+        message.message_id,
+        role,
+        tuple([_part_in(part) for part in message.parts]),
+        message.context_id or None,
+        message.task_id or None,
+        metadata,
+        message.extensions or (),
+        message.reference_task_ids or (),
+    )
+
+
+def _unspecified(role: Role, extra: Metadata) -> Role:
+    return Role.UNSPECIFIED if "tieline/role" in extra else role
+
+
+def _status_in(status: _Status) -> TaskStatus:
+    message = status.message
+    return TaskStatus(_STATES[status.state], _message_in(message) if message else None, status.timestamp)
+
+
+def _artifact_in(artifact: _Artifact) -> Artifact:
+    return Artifact(
+        artifact.artifact_id,
+        tuple([_part_in(part) for part in artifact.parts]),
+        artifact.name,
+        artifact.description,
+        artifact.metadata,
+        artifact.extensions or (),
+    )
+
+
+def _task_in(task: _Task) -> Task:
+    return Task(
+        task.id,
+        _status_in(task.status),
+        task.context_id or None,
+        tuple([_artifact_in(artifact) for artifact in task.artifacts or ()]),
+        tuple([_message_in(message) for message in task.history or ()]),
+        task.metadata,
+    )
+
+
+def _event_in(event: _Event) -> StreamEvent:
+    if type(event) is _ArtifactUpdate:
+        return TaskArtifactUpdateEvent(
+            event.task_id,
+            event.context_id,
+            _artifact_in(event.artifact),
+            bool(event.append),
+            bool(event.last_chunk),
+            event.metadata,
+        )
+    if type(event) is _StatusUpdate:
+        return TaskStatusUpdateEvent(event.task_id, event.context_id, _status_in(event.status), event.metadata)
+    return _answer_in(event)  # type: ignore[arg-type]
+
+
+def _answer_in(answer: _Task | _Message) -> Task | Message:
+    return _task_in(answer) if type(answer) is _Task else _message_in(answer)  # type: ignore[arg-type]
+
+
+def _push_in(config: _PushConfig, task_id: str | None, tenant: str | None) -> TaskPushNotificationConfig:
+    given = config.authentication
+    authentication = AuthenticationInfo("".join(given.schemes[:1]), given.credentials) if given else None
+    return TaskPushNotificationConfig(config.url, tenant, config.id, task_id, config.token, authentication)
+
+
+def _config_in(config: _TaskPushConfig) -> TaskPushNotificationConfig:
+    _, extra = carried(config.metadata, _OF_CONFIG)
+    return _push_in(config.push_notification_config, config.task_id or None, extra.get(_TENANT))
+
+
+def _configs_in(configs: tuple[_TaskPushConfig, ...]) -> ListTaskPushNotificationConfigsResponse:
+    _, extra = carried(configs[-1].metadata, _OF_CONFIG) if configs else (None, _NONE)
+    return ListTaskPushNotificationConfigsResponse(
+        tuple([_config_in(config) for config in configs]), extra.get("tieline/nextPageToken")
+    )
+
+
+def _page_in(page: _Page) -> ListTasksResponse:
+    return ListTasksResponse(
+        tuple([_task_in(task) for task in page.tasks]), page.next_page_token, page.page_size, page.total_size
+    )
+
+
+def _send_in(params: _SendParams, waits: bool) -> SendMessageRequest:
+    metadata, extra = carried(params.metadata, _OF_SEND)
+    given = params.configuration
+    configuration = None if waits or given else SendMessageConfiguration(return_immediately=True)
+    if given:
+        push = given.push_notification_config
+        of_push = extra.get("tieline/pushNotificationConfig", _NONE)
+        configuration = SendMessageConfiguration(
+            given.accepted_output_modes or (),
+            _push_in(push, _text(of_push.get("taskId")), _text(of_push.get("tenant"))) if push else None,
+            given.history_length,
+            not (waits if given.blocking is None else given.blocking),
+        )
+    return SendMessageRequest(_message_in(params.message), extra.get(_TENANT), configuration, metadata)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _params_in(params: _TaskParams, request: type[Any]) -> Value:
+    names = _OF_LIST if request is ListTaskPushNotificationConfigsRequest else _OF_PARAMS
+    metadata, extra = carried(params.metadata, names)
+    tenant = extra.get(_TENANT)
+    if request is GetTaskRequest:
+        return GetTaskRequest(params.id, tenant, params.history_length)
+    if request is CancelTaskRequest:
+        return CancelTaskRequest(params.id, tenant, metadata)
+    if request is SubscribeToTaskRequest:
+        return SubscribeToTaskRequest(params.id, tenant)
+    if request is ListTaskPushNotificationConfigsRequest:
+        size, token = extra.get("tieline/pageSize"), extra.get("tieline/pageToken")
+        return ListTaskPushNotificationConfigsRequest(params.id, tenant, size, token)
+    if request is GetTaskPushNotificationConfigRequest:  # one set without an id has that of its task
+        return GetTaskPushNotificationConfigRequest(params.id, params.push_notification_config_id or params.id, tenant)
+    if not params.push_notification_config_id:
+        raise InvalidParams.at("pushNotificationConfigId", "is required")
+    return DeleteTaskPushNotificationConfigRequest(params.id, params.push_notification_config_id, tenant)
+
+
+# --- 1.0 to 0.3 -------------------------------------------------------------------------------------------------------
+
+_STATE_NAMES: Final[dict[TaskState, Any]] = {state: name for name, state in _STATES.items()}
+_ENDS_STREAM: Final = frozenset(state for state in TaskState if state.terminal or state is TaskState.INPUT_REQUIRED)
+
+
+def _part_out(part: Part) -> _Part:
+    metadata = part.metadata
+    if part.raw is not None or part.url is not None:
+        return _FilePart(_File(part.raw, part.url, part.media_type, part.filename), metadata)
+    extra: Metadata = _NONE
+    if part.filename is not None or part.media_type is not None:
+        extra = {"tieline/filename": part.filename, "tieline/mediaType": part.media_type}
+        extra = {name: value for name, value in extra.items() if value is not None}
+    if part.data is UNSET:
+        assert part.text is not None
+        if metadata is not None or extra:
+            metadata = carry(metadata, extra, _OF_PART)
+        return _TextPart(part.text, metadata)
+    data = part.data
+    if not isinstance(data, dict):
+        data, extra = {"value": data}, {**extra, _WRAPPED: True}
+    return _DataPart(data, carry(metadata, extra, _OF_DATA))
+
+
+def _message_out(message: Message) -> _Message:
+    metadata = message.metadata
+    unspecified = message.role is Role.UNSPECIFIED
+    if metadata is not None or unspecified:
+        metadata = carry(metadata, {"tieline/role": message.role.value} if unspecified else _NONE, _OF_MESSAGE)
+    return _Message(
+        message.message_id,
+        "user" if message.role is Role.USER else "agent",
+        tuple([_part_out(part) for part in message.parts]),
+        message.context_id,
+        message.task_id,
+        metadata,
+        message.extensions or None,
+        message.reference_task_ids or None,
+    )
+
+
+def _status_out(status: TaskStatus) -> _Status:
+    message = status.message
+    return _Status(_STATE_NAMES[status.state], _message_out(message) if message else None, status.timestamp)
+
+
+def _artifact_out(artifact: Artifact) -> _Artifact:
+    return _Artifact(
+        artifact.artifact_id,
+        tuple([_part_out(part) for part in artifact.parts]),
+        artifact.name,
+        artifact.description,
+        artifact.metadata,
+        artifact.extensions or None,
+    )
+
+
+def _task_out(task: Task) -> _Task:
+    return _Task(
+        task.id,
+        task.context_id or "",
+        _status_out(task.status),
+        tuple([_artifact_out(artifact) for artifact in task.artifacts]) or None,
+        tuple([_message_out(message) for message in task.history]) or None,
+        task.metadata,
+    )
+
+
+def _event_out(event: StreamEvent) -> _Event:
+    if isinstance(event, TaskArtifactUpdateEvent):
+        return _ArtifactUpdate(
+            event.task_id,
+            event.context_id,
+            _artifact_out(event.artifact),
+            event.append or None,
+            event.last_chunk or None,
+            event.metadata,
+        )
+    if isinstance(event, TaskStatusUpdateEvent):
+        return _StatusUpdate(
+            event.task_id,
+            event.context_id,
+            _status_out(event.status),
+            event.status.state in _ENDS_STREAM,
+            event.metadata,
+        )
+    return _task_out(event) if isinstance(event, Task) else _message_out(event)
+
+
+def _push_out(config: TaskPushNotificationConfig) -> _PushConfig:
+    given = config.authentication
+    authentication = None
+    if given:
+        authentication = _Authentication((given.scheme,) if given.scheme else (), given.credentials)
+    return _PushConfig(config.url, config.id, config.token, authentication)
+
+
+def _config_out(config: TaskPushNotificationConfig, next_page_token: str | None = None) -> _TaskPushConfig:
+    extra = _present({_TENANT: config.tenant, "tieline/nextPageToken": next_page_token})
+    return _TaskPushConfig(config.task_id or "", _push_out(config), extra or None)
+
+
+def _present(values: Metadata) -> Metadata:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _send_out(request: SendMessageRequest) -> _SendParams:
+    extra = _present({_TENANT: request.tenant})
+    given = request.configuration
+    configuration = None
+    if given:
+        push = given.task_push_notification_config
+        of_push = _present({"taskId": push.task_id, "tenant": push.tenant}) if push else None
+        if of_push:
+            extra["tieline/pushNotificationConfig"] = of_push
+        configuration = _Configuration(
+            not given.return_immediately,
+            given.accepted_output_modes or None,
+            _push_out(push) if push else None,
+            given.history_length,
+        )
+    return _SendParams(_message_out(request.message), configuration, carry(request.metadata, extra, _OF_SEND))
+
+
+def _params_out(request: Any) -> Value:
+    extra = _present({_TENANT: request.tenant})
+    if isinstance(request, GetExtendedAgentCardRequest):
+        return _NoParams(extra or None)
+    if isinstance(request, GetTaskRequest):
+        return _TaskParams(request.id, request.history_length, metadata=extra or None)
+    if isinstance(request, CancelTaskRequest):
+        return _TaskParams(request.id, metadata=carry(request.metadata, extra, _OF_PARAMS))
+    if isinstance(request, SubscribeToTaskRequest):
+        return _TaskParams(request.id, metadata=extra or None)
+    if isinstance(request, ListTaskPushNotificationConfigsRequest):
+        extra |= _present({"tieline/pageSize": request.page_size, "tieline/pageToken": request.page_token})
+        return _TaskParams(request.task_id, metadata=extra or None)
+    return _TaskParams(request.task_id, push_notification_config_id=request.id, metadata=extra or None)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+_NOT_OF_SCHEMA: Final = (msgspec.DecodeError, ValueError, RecursionError)
+_LONG_NUMBER: Final = re.compile(rb"[:,\[\s-]\d{19}").search
+"""Where an integer beyond 64 bits may stand: `own_copy` keeps those integers when they are written again."""
+
+_decode_send = msgspec.json.Decoder(_SendParams).decode
+_decode_params = msgspec.json.Decoder(_TaskParams).decode
+_decode_answer = msgspec.json.Decoder(_Task | _Message).decode
+_decode_task = msgspec.json.Decoder(_Task).decode
+_decode_config = msgspec.json.Decoder(_TaskPushConfig).decode
+_decode_configs = msgspec.json.Decoder(tuple[_TaskPushConfig, ...]).decode
+_decode_page = msgspec.json.Decoder(_Page).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+def _kept(data: Json, value: T) -> T:
+    """`value`, read from `data`, with integers of any size."""
+    return own_copy(value) if b'data"' in bytes(data) and _LONG_NUMBER(data) else value
+
+
+class _V03:
+    """See Dialect. `waits`: whether a message without `blocking` is answered when its task rests, or at once."""
+
+    version = "0.3"
+    versions = ("0.3", "0.2")
+    methods: Mapping[str, Method] = {
+        "message/send": METHODS["SendMessage"],
+        "message/stream": METHODS["SendStreamingMessage"],
+        "tasks/get": METHODS["GetTask"],
+        "tasks/cancel": METHODS["CancelTask"],
+        "tasks/resubscribe": METHODS["SubscribeToTask"],
+        "tasks/pushNotificationConfig/set": METHODS["CreateTaskPushNotificationConfig"],
+        "tasks/pushNotificationConfig/get": METHODS["GetTaskPushNotificationConfig"],
+        "tasks/pushNotificationConfig/list": METHODS["ListTaskPushNotificationConfigs"],
+        "tasks/pushNotificationConfig/delete": METHODS["DeleteTaskPushNotificationConfig"],
+        "agent/getAuthenticatedExtendedCard": METHODS["GetExtendedAgentCard"],
+    }
+    names: Mapping[str, str] = {method.name: name for name, method in methods.items()}
+    codes: Mapping[type[A2AError], int] = {}
+    new_task = None
+    resumes = True
+
+    def __init__(self, *, waits: bool = True) -> None:
+        self.waits = waits
+
+    def read_params(self, method: Method, params: Json) -> Any:
+        request = method.request
+        try:
+            value: Any
+            if request is SendMessageRequest:
+                value = _send_in(_decode_send(params), self.waits)
+            elif request is TaskPushNotificationConfig:
+                value = _config_in(_decode_config(params))
+            elif request is GetExtendedAgentCardRequest:
+                _, extra = carried(msgspec.json.decode(params, type=_NoParams).metadata, _OF_PARAMS)
+                return GetExtendedAgentCardRequest(extra.get(_TENANT))
+            else:
+                return _kept(params, _params_in(_decode_params(params), request))
+        except (msgspec.ValidationError, ValueError):
+            return self._read_odd(params, request)
+        return _kept(params, value)
+
+    def _read_odd(self, params: Json, request: type[Any]) -> Any:
+        """Params that are not of the schema: as they were meant, or InvalidParams."""
+        from tieline.wire import quirks
+
+        value = quirks.read(params, request)
+        if isinstance(value, SendMessageRequest) and not self.waits and b'"blocking"' not in bytes(params):
+            value = replace(
+                value, configuration=replace(value.configuration or SendMessageConfiguration(), return_immediately=True)
+            )
+        return value
+
+    def encode_answer(self, answer: Encoded[Task] | Encoded[Message]) -> bytes:
+        value = answer.value
+        return encode(_task_out(value) if isinstance(value, Task) else _message_out(value))
+
+    def encode_task(self, task: Encoded[Task]) -> bytes:
+        return encode(_task_out(task.value))
+
+    def encode_page(self, page: ListTasksResponse) -> bytes:
+        tasks = tuple([_task_out(task) for task in page.tasks])
+        return encode(_Page(tasks, page.next_page_token, page.page_size, page.total_size))
+
+    def encode_config(self, config: TaskPushNotificationConfig) -> bytes:
+        return encode(_config_out(config))
+
+    def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
+        written = [_config_out(config) for config in configs.configs]
+        if written and configs.next_page_token is not None:
+            written[-1] = _config_out(configs.configs[-1], configs.next_page_token)
+        return encode(written)
+
+    def event_encoder(self) -> Callable[[Event], Sequence[bytes]]:
+        return _tell
+
+    def encode_params(self, method: Method, request: Value) -> bytes:
+        if isinstance(request, SendMessageRequest):
+            return encoded(_send_out(request))
+        if isinstance(request, TaskPushNotificationConfig):
+            return encoded(_config_out(request))
+        return encoded(_params_out(request))
+
+    def decode_answer(self, data: Json) -> Task | Message:
+        try:
+            return _kept(data, _answer_in(_decode_answer(data)))
+        except _NOT_OF_SCHEMA:
+            found = peeked(data)
+            if isinstance(found, (Task, Message)):
+                return found
+            raise InvalidPeerResponse("The answer is neither a task nor a message.") from None
+
+    def decode_task(self, data: Json) -> Task:
+        try:
+            return _kept(data, _task_in(_decode_task(data)))
+        except _NOT_OF_SCHEMA:
+            found = peeked(data)
+            if isinstance(found, Task):
+                return found
+            raise InvalidPeerResponse("The answer is not a task.") from None
+
+    def decode_page(self, data: Json) -> ListTasksResponse:
+        try:
+            return _kept(data, _page_in(_decode_page(data)))
+        except _NOT_OF_SCHEMA:
+            return _odd(data, ListTasksResponse)
+
+    def decode_config(self, data: Json) -> TaskPushNotificationConfig:
+        try:
+            return _kept(data, _config_in(_decode_config(data)))
+        except _NOT_OF_SCHEMA:
+            return _odd(data, TaskPushNotificationConfig)
+
+    def decode_configs(self, data: Json) -> ListTaskPushNotificationConfigsResponse:
+        try:
+            return _kept(data, _configs_in(_decode_configs(data)))
+        except _NOT_OF_SCHEMA:
+            return _odd(data, ListTaskPushNotificationConfigsResponse)
+
+    def event_decoder(self) -> Callable[[Json], StreamEvent | None]:
+        return _read_event
+
+
+def _tell(event: Event) -> Sequence[bytes]:
+    told = event.told
+    if told is None or told[0] is not _V03:
+        told = event.told = (_V03, _event_json(event))
+    return (told[1],)
+
+
+def _event_json(event: Event) -> bytes:
+    if isinstance(event, TextChunk) and event.media_type is None:
+        # A string cannot hold `"parts":[{`: its quotes would be escaped.
+        return _CHUNK + event.json[_CHUNK_BEGINS:-1].replace(b'"parts":[{', b'"parts":[{"kind":"text",', 1)
+    return encode(_event_out(event.value))
+
+
+_CHUNK: Final = b'{"kind":"artifact-update",'
+_CHUNK_BEGINS: Final = len(b'{"artifactUpdate":{')
+
+
+def _read_event(data: Json) -> StreamEvent | None:
+    try:
+        return _kept(data, _event_in(_decode_event(data)))
+    except _NOT_OF_SCHEMA:
+        return peeked(data)
+
+
+_WRAPPERS: Final[dict[str, type[StreamEvent]]] = {
+    "task": Task,
+    "message": Message,
+    "msg": Message,
+    "statusUpdate": TaskStatusUpdateEvent,
+    "status_update": TaskStatusUpdateEvent,
+    "artifactUpdate": TaskArtifactUpdateEvent,
+    "artifact_update": TaskArtifactUpdateEvent,
+}
+_KINDS: Final[dict[str, type[StreamEvent]]] = {
+    "task": Task,
+    "message": Message,
+    "status-update": TaskStatusUpdateEvent,
+    "artifact-update": TaskArtifactUpdateEvent,
+}
+
+
+def peeked(data: Json) -> StreamEvent | None:
+    """What a peer has sent that is not of the schema: wrapped in its name, without `kind`, or misspelt.
+
+    None is a kind of event that is not known. Raises InvalidPeerResponse.
+    """
+    members = decode_result(data, dict[str, msgspec.Raw])
+    for name, type_ in _WRAPPERS.items():
+        if name in members and bytes(members[name])[:1] == b"{":
+            return _odd(members[name], type_, f"result.{name}")
+    kind = members.get("kind", members.get("type"))
+    if kind is not None and bytes(kind)[:1] == b'"':
+        named = _KINDS.get(msgspec.json.decode(kind, type=str).lower().replace("_", "-"))
+        return None if named is None else _odd(data, named)
+    if "artifact" in members:
+        return _odd(data, TaskArtifactUpdateEvent)
+    if "status" in members:
+        updates = "final" in members or "id" not in members
+        return _odd(data, TaskStatusUpdateEvent if updates else Task)
+    if "parts" in members or "role" in members or "content" in members:
+        return _odd(data, Message)
+    return None if members else _odd(data, Task)
+
+
+def _odd(data: Json, type_: type[T], root: str = "result") -> T:
+    """A value that is not of the schema, as it was meant. Raises InvalidPeerResponse."""
+    from tieline.wire import quirks
+
+    try:
+        return quirks.read(data, type_, root=root)
+    except InvalidParams as error:
+        raise InvalidPeerResponse(f"The answer is not valid: {error}", violations=error.violations) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidPeerResponse(f"The answer is not valid JSON: {error}") from None
+
+
+V03: Final = _V03()
