@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -138,6 +139,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     logging.basicConfig(
         level=logging.DEBUG if settings["debug"] else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what grpcio writes to stderr is not for users
     grpc: list[str] = []  # the address, when there is one
     try:
         found = load_agents(target)

@@ -1,0 +1,482 @@
+"""The gRPC binding (A2A 1.0 §10): calls over one channel, errors out of google.rpc.Status.
+
+TLS or not: `https://` and `grpcs://` are encrypted, `http://` and `grpc://` are not; `host:port`, the form that cards
+give, is encrypted on port 443 alone. Without a port it is 443 with TLS and 80 without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
+
+try:
+    import grpc
+    from google.protobuf.message import DecodeError
+    from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+    from google.rpc.status_pb2 import Status
+except ImportError as error:
+    raise ImportError(f"gRPC needs: pip install 'tieline[grpc]' ({error})") from error
+
+from tieline import __version__
+from tieline.client.http import Verify
+from tieline.client.transport import Events, NotServed, Numbered, Timeouts
+from tieline.errors import (
+    ERROR_DOMAIN,
+    A2AError,
+    AuthenticationRequired,
+    BodyTooLarge,
+    ContentTypeNotSupported,
+    ExtendedAgentCardNotConfigured,
+    ExtensionSupportRequired,
+    FieldViolation,
+    InternalError,
+    InvalidAgentResponse,
+    InvalidParams,
+    InvalidPeerResponse,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    ParseError,
+    PeerTimeout,
+    PushNotificationNotSupported,
+    TaskNotCancelable,
+    TaskNotFound,
+    Unreachable,
+    UnsupportedOperation,
+    VersionNotSupported,
+    error_for,
+)
+from tieline.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+)
+from tieline.wire import protobuf
+from tieline.wire.protobuf import Rpc
+
+__all__ = ["GrpcTransport"]
+
+T = TypeVar("T")
+
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+_SHOWN_CHARS: Final = 300  # of what a status says
+_KEY: Final = re.compile(r"[a-z0-9_.\-]+\Z")
+_ASCII: Final = re.compile(r"[\x20-\x7e]*\Z")
+_OF_HTTP: Final = frozenset(  # headers that are the business of HTTP, or are set here
+    (
+        *("a2a-version", "accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
+        *("keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+    )
+)
+_PROBE: Final = "/grpc.health.v1.Health/Check"  # any answer to it, a refusal too, shows that the connection lives
+_PROBE_S: Final = 5.0
+
+_BY_NAME: Final[dict[str, type[A2AError]]] = {
+    error.name: error
+    for error in (
+        *(ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, TaskNotFound, TaskNotCancelable),
+        *(PushNotificationNotSupported, UnsupportedOperation, ContentTypeNotSupported, InvalidAgentResponse),
+        *(ExtendedAgentCardNotConfigured, ExtensionSupportRequired, VersionNotSupported),
+    )
+}
+_NAMED: Final = re.compile(r"([A-Za-z]+Error): ?")
+_BY_STATUS: Final[dict[str, type[A2AError]]] = {
+    "INVALID_ARGUMENT": InvalidParams,
+    "OUT_OF_RANGE": InvalidParams,
+    "NOT_FOUND": TaskNotFound,
+    "FAILED_PRECONDITION": UnsupportedOperation,
+    "RESOURCE_EXHAUSTED": Overloaded,
+}
+"""What a status without details means; what is not here is InternalError."""
+
+
+class GrpcTransport:
+    """One agent's gRPC interface. See Transport. The channel is opened by the first call.
+
+    `metadata` goes with each call, but for what is HTTP's own. `verify` is True for the authorities of this system, or
+    the file of others.
+
+    Raises ValueError when `address` is none, when metadata cannot be sent, or when `verify` is False: gRPC does not
+    encrypt without checking who is there.
+    """
+
+    name = "GRPC"
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        version: Literal["1.0", "0.3"] = "1.0",
+        metadata: Mapping[str, str] | None = None,
+        timeouts: Timeouts,
+        verify: Verify = True,
+        max_response_bytes: int,
+    ) -> None:
+        self._target, self._tls = _target(address)
+        self._address = address
+        self._metadata = (("a2a-version", version), *_sendable(metadata or {}))
+        self._extensions_key = "a2a-extensions"
+        self._timeouts = timeouts
+        self._verify = verify
+        unchecked = verify is False or (isinstance(verify, ssl.SSLContext) and not verify.get_ca_certs())
+        if self._tls and unchecked:
+            raise ValueError("gRPC checks certificates always: give the file of the authority as `verify`")
+        self._max_response_bytes = max_response_bytes
+        self._service, self._rpcs = protobuf.SERVICE, protobuf.RPCS
+        self._channel: Any = None
+        self._calls: dict[str, Any] = {}
+        self._leaving: set[asyncio.Future[None]] = set()
+        self._closed = False
+
+    async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
+        answer: Task | Message = await self._call("SendMessage", request, extensions)
+        return answer
+
+    async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
+        answer: Task = await self._call("GetTask", request, extensions)
+        return answer
+
+    async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
+        answer: ListTasksResponse = await self._call("ListTasks", request, extensions)
+        return answer
+
+    async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
+        answer: Task = await self._call("CancelTask", request, extensions)
+        return answer
+
+    async def open(
+        self,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        extensions: Sequence[str],
+        last_event_id: str | None = None,
+    ) -> Events:
+        """See Transport.open. gRPC numbers no events: a stream that is taken up again begins with the task."""
+        rpc = self._rpc("SendStreamingMessage" if isinstance(request, SendMessageRequest) else "SubscribeToTask")
+        data = rpc.write_request(request)
+        await self._connect()
+        events = _GrpcEvents(self, rpc, self._calls[rpc.operation](data, metadata=self._with(extensions)))
+        try:
+            await events.begin()
+        except BaseException:
+            await events.close()
+            raise
+        return events
+
+    async def close(self) -> None:
+        """Close the channel; calls that are under way end with Unreachable. Closing twice is allowed."""
+        self._closed = True
+        channel, self._channel = self._channel, None
+        for leaving in self._leaving:
+            leaving.cancel()
+        if channel is not None:
+            await channel.close()
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _rpc(self, operation: str) -> Rpc:
+        return self._rpcs[operation]
+
+    def _with(self, extensions: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """The metadata of a call (A2A 1.0 §10.2)."""
+        if not extensions:
+            return self._metadata
+        named = ",".join(extensions)
+        if not _ASCII.match(named):
+            raise InvalidParams("The URI of an extension has to be ASCII.")
+        return (*self._metadata, (self._extensions_key, named))
+
+    async def _call(self, operation: str, request: Any, extensions: Sequence[str]) -> Any:
+        rpc = self._rpc(operation)
+        data = rpc.write_request(request)
+        await self._connect()
+        call = self._calls[operation](data, metadata=self._with(extensions), timeout=self._timeouts.answer_s)
+        answer = await self.outcome(call)
+        return rpc.read_answer(answer)
+
+    async def outcome(self, waiting: Awaitable[T]) -> T:
+        """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed."""
+        try:
+            return await waiting
+        except grpc.aio.AioRpcError as error:
+            raise self._failure(error) from None
+        except asyncio.CancelledError:
+            if self._closed and not _is_cancelled():
+                raise Unreachable("This peer is closed.") from None
+            raise
+
+    async def _connect(self) -> None:
+        """Be sure of a connection.
+
+        Raises NotServed when there is none: nothing has been sent.
+        """
+        channel = self._channel
+        if channel is None:
+            channel = self._opened()
+        state = channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            return
+        try:
+            async with asyncio.timeout(self._timeouts.connect_s):
+                while state is not grpc.ChannelConnectivity.READY:
+                    if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                        raise await self._not_connected(channel)
+                    await channel.wait_for_state_change(state)
+                    state = channel.get_state(try_to_connect=True)
+        except TimeoutError:
+            raise NotServed(PeerTimeout(f"No connection to {self._address} in time.")) from None
+        except (grpc.aio.UsageError, asyncio.CancelledError):
+            if self._closed and not _is_cancelled():
+                raise NotServed(Unreachable("This peer is closed."), final=True) from None
+            raise
+
+    async def _not_connected(self, channel: Any) -> NotServed:
+        """Why there is no connection: a call of no consequence is told. The next call begins with a channel of its own:
+        this one would not try again at once.
+        """
+        reason = ""
+        try:
+            await channel.unary_unary(_PROBE)(b"", timeout=_PROBE_S)
+        except grpc.aio.AioRpcError as error:
+            reason = error.details() or ""
+        if self._channel is channel:
+            self._channel = None
+            self._leave(channel)
+        told = reason.rpartition(": ")[2].strip("()[]. ")[:_SHOWN_CHARS]
+        if self._tls and re.search(r"handshake|ssl|certificate", reason, re.IGNORECASE):
+            # No other interface is tried: it might be one without TLS, to which somebody in between wants to move us.
+            return NotServed(Unreachable(f"{self._address} cannot be trusted: {told}."), final=True)
+        return NotServed(Unreachable(f"No connection to {self._address}: {told or 'it failed'}."))
+
+    def _opened(self) -> Any:
+        if self._closed:
+            raise NotServed(Unreachable("This peer is closed."), final=True)
+        options = (
+            ("grpc.max_receive_message_length", self._max_response_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.primary_user_agent", f"tieline/{__version__}"),
+            ("grpc.use_local_subchannel_pool", 1),  # the failures of another channel are not this one's
+        )
+        if self._tls:
+            credentials = grpc.ssl_channel_credentials(_authorities(self._verify))
+            channel = grpc.aio.secure_channel(self._target, credentials, options)
+        else:
+            channel = grpc.aio.insecure_channel(self._target, options)
+        self._channel = channel
+        for rpc in self._rpcs.values():
+            make = channel.unary_stream if rpc.streaming else channel.unary_unary
+            self._calls[rpc.operation] = make(f"/{self._service}/{rpc.name}")
+        return channel
+
+    def _leave(self, channel: Any) -> None:
+        """Close a channel when the calls that it still has are over."""
+        leaving = asyncio.ensure_future(channel.close(self._timeouts.answer_s))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    async def alive(self) -> bool:
+        """Whether the connection still answers."""
+        if self._channel is None:
+            return False
+        try:
+            await self.outcome(self._channel.unary_unary(_PROBE)(b"", timeout=_PROBE_S))
+        except (Unreachable, PeerTimeout):
+            return False
+        except (A2AError, NotServed):
+            return True
+        return True
+
+    # --- failures -----------------------------------------------------------------------------------------------------
+
+    def _failure(self, error: Any) -> A2AError | NotServed:
+        """What the status of a failed call means."""
+        code = error.code().name
+        details = error.details() or ""
+        told = _told(error)
+        if told is not None:
+            return told
+        shown = details[:_SHOWN_CHARS]
+        where = self._address
+        if named := _named(details):
+            return named
+        if code == "UNIMPLEMENTED":
+            # The server's own word, not the agent's: it knows no such method, and has carried out nothing.
+            return NotServed(Unreachable(f"{where} does not serve {self._service}: {shown}"))
+        if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+            word = "wants credentials" if code == "UNAUTHENTICATED" else "refused the call"
+            status = 401 if code == "UNAUTHENTICATED" else 403
+            return AuthenticationRequired(f"{where} {word} ({code}): {shown}", status=status)
+        if code == "DEADLINE_EXCEEDED":
+            return PeerTimeout(f"{where} did not answer in time.")
+        if code in ("UNAVAILABLE", "CANCELLED"):
+            return Unreachable(f"The connection to {where} broke: {shown or code}.")
+        if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
+            if details.startswith("SERVER") or "CLIENT" not in details:
+                return _as(BodyTooLarge, f"The request is larger than {where} takes: {shown}")
+            return InvalidPeerResponse(f"The answer of {where} is larger than {self._max_response_bytes} bytes.")
+        return _as(_BY_STATUS.get(code, InternalError), details or f"{where} answered {code}.")
+
+
+class _GrpcEvents:
+    """An open server stream. The first event is read by `begin`, for a refusal takes its place."""
+
+    def __init__(self, transport: GrpcTransport, rpc: Rpc, call: Any) -> None:
+        self._transport = transport
+        self._read = rpc.read_answer
+        self._call = call
+        self._first: bytes | None = None
+        self._reading: asyncio.Task[Any] | None = None
+        self._over = False
+
+    async def begin(self) -> None:
+        """Wait for the first event, or the refusal. Raises as Transport.open does."""
+        self._first = await self._next()
+
+    async def read(self) -> Sequence[Numbered]:
+        """See Events.read."""
+        while True:
+            if self._first is not None:
+                data, self._first = self._first, None
+            else:
+                following = await self._next()
+                if following is None:
+                    return ()
+                data = following
+            event = self._read(data)
+            if event is not None:
+                return [(None, event)]
+
+    async def _next(self) -> bytes | None:
+        """The next message; None at the end."""
+        if self._over:
+            return None
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._message())
+        while not (await asyncio.wait((self._reading,), timeout=self._transport._timeouts.idle_s))[0]:
+            if not await self._transport.alive():
+                await self.close()
+                raise PeerTimeout(f"The stream of {self._transport._address} was silent for too long.")
+        reading, self._reading = self._reading, None
+        if reading.cancelled():
+            raise Unreachable("The stream was closed.")
+        message: bytes | None = reading.result()
+        if message is None:
+            self._over = True
+        return message
+
+    async def _message(self) -> bytes | None:
+        message: Any = await self._transport.outcome(self._call.read())
+        return None if message is grpc.aio.EOF else bytes(message)
+
+    async def close(self) -> None:
+        """See Events.close."""
+        self._over = True
+        self._call.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading.add_done_callback(_forget)
+
+
+def _forget(reading: asyncio.Task[Any]) -> None:
+    """Nobody asks any more how a read has ended."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that runs is being cancelled, rather than what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _told(error: Any) -> A2AError | None:
+    """The error in a google.rpc.Status, as its class (A2A 1.0 §10.6); None when there is none of A2A's."""
+    packed = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS_KEY), None)
+    if packed is None:
+        return None
+    reason: str | None = None
+    metadata: dict[str, str] = {}
+    violations: list[FieldViolation] = []
+    try:
+        status = Status.FromString(packed)
+        for detail in status.details:
+            if detail.Is(ErrorInfo.DESCRIPTOR):
+                info = ErrorInfo.FromString(detail.value)
+                if info.domain in ("", ERROR_DOMAIN):
+                    reason, metadata = info.reason, dict(info.metadata)
+            elif detail.Is(BadRequest.DESCRIPTOR):
+                violations += [
+                    FieldViolation(violation.field, violation.description)
+                    for violation in BadRequest.FromString(detail.value).field_violations
+                ]
+    except DecodeError:
+        return None
+    message = status.message or error.details() or ""
+    if reason:
+        found = error_for(reason=reason, message=message, metadata=metadata, violations=violations)
+        if type(found) is not A2AError:
+            return found
+    if violations:
+        return InvalidParams(message, violations=violations)
+    return None
+
+
+def _named(details: str) -> A2AError | None:
+    """The error that a status names in its words, as servers of 0.3 do: "TaskNotFoundError: ..."."""
+    match = _NAMED.match(details)
+    class_ = _BY_NAME.get(match.group(1)) if match else None
+    return None if class_ is None or match is None else _as(class_, details[match.end() :] or match.group(1))
+
+
+def _as(class_: type[A2AError], message: str) -> A2AError:
+    return error_for(reason=class_.reason, message=message)
+
+
+def _target(address: str) -> tuple[str, bool]:
+    """HOST:PORT, and whether it is TLS. Raises ValueError."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        scheme, rest = "", address
+    if scheme.lower() not in ("", "http", "https", "grpc", "grpcs"):
+        raise ValueError(f"{address!r} is no address of gRPC: give HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+    parts = urlsplit(f"//{rest}")
+    if not parts.hostname or parts.query or parts.path not in ("", "/"):
+        raise ValueError(f"{address!r} is no address of gRPC: it has to be a host and a port")
+    port = parts.port
+    tls = scheme.lower() in ("https", "grpcs") or (not scheme and port == 443)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{port or (443 if tls else 80)}", tls
+
+
+def _sendable(metadata: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Headers as metadata. Raises ValueError for what cannot be sent, never showing a value."""
+    pairs = []
+    for name, value in metadata.items():
+        key = name.lower()
+        if key in _OF_HTTP or key.startswith("grpc-"):
+            continue
+        if not _KEY.match(key) or key.endswith("-bin"):
+            raise ValueError(f"{name!r} cannot be a key of gRPC metadata")
+        if not _ASCII.match(value):
+            raise ValueError(f"the value of header {name} has a character that gRPC metadata cannot have")
+        pairs.append((key, value))
+    return pairs
+
+
+def _authorities(verify: Verify) -> bytes | None:
+    """The certificates to trust, as PEM; None is what grpcio brings. Raises OSError."""
+    if isinstance(verify, str):
+        return Path(verify).read_bytes()
+    if isinstance(verify, ssl.SSLContext):
+        return "".join(ssl.DER_cert_to_PEM_cert(der) for der in verify.get_ca_certs(binary_form=True)).encode()
+    own = ssl.get_default_verify_paths().cafile
+    return Path(own).read_bytes() if own else None
