@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -35,7 +35,9 @@ from tieline.types import (
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
+    SendMessageResponse,
     StreamEvent,
+    StreamResponse,
     SubscribeToTaskRequest,
     Task,
     TaskArtifactUpdateEvent,
@@ -44,14 +46,16 @@ from tieline.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
     Value,
+    _has_long_number,
     encode,
     own_copy,
 )
+from tieline.wire import quirks
 from tieline.wire.dialect import Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import decode_result, encoded
 
-__all__ = ["V03", "carry", "carried", "peeked"]
+__all__ = ["V03"]
 
 T = TypeVar("T")
 
@@ -572,22 +576,60 @@ def _params_out(request: Any) -> Value:
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 _NOT_OF_SCHEMA: Final = (msgspec.DecodeError, ValueError, RecursionError)
-_LONG_NUMBER: Final = re.compile(rb"[:,\[\s-]\d{19}").search
-"""Where an integer beyond 64 bits may stand: `own_copy` keeps those integers when they are written again."""
-
-_decode_send = msgspec.json.Decoder(_SendParams).decode
-_decode_params = msgspec.json.Decoder(_TaskParams).decode
-_decode_answer = msgspec.json.Decoder(_Task | _Message).decode
-_decode_task = msgspec.json.Decoder(_Task).decode
-_decode_config = msgspec.json.Decoder(_TaskPushConfig).decode
-_decode_configs = msgspec.json.Decoder(tuple[_TaskPushConfig, ...]).decode
-_decode_page = msgspec.json.Decoder(_Page).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+_SNAKE_NAME: Final = re.compile(rb'"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:').search
+_SNAKE: Final = re.compile(r"_([a-z0-9])")
+_FREE_FORM: Final = frozenset(("data", "metadata"))
 
 
-def _kept(data: Json, value: T) -> T:
+class Reader(Generic[T]):
+    """Reads one type of a schema; names in snake_case, which some peers write, are read, too.
+
+    `others`: more names by which a field goes.
+    """
+
+    def __init__(self, type_: Any, others: Mapping[str, str] | None = None) -> None:
+        self._type = type_
+        self._decode = msgspec.json.Decoder(type_).decode
+        self._others = others or {}
+        self._other_name = re.compile(rb'"(?:' + b"|".join(map(str.encode, self._others)) + rb')"\s*:').search
+
+    def __call__(self, data: Json) -> T:
+        """Raises msgspec.DecodeError."""
+        view = bytes(data)
+        value: T
+        if (b"_" in view and _SNAKE_NAME(view)) or (self._others and self._other_name(view)):
+            value = msgspec.convert(self._renamed(msgspec.json.decode(view)), self._type)
+        else:
+            value = self._decode(view)
+        return value
+
+    def _renamed(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._renamed(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        out = {}
+        for name, item in value.items():
+            key = _SNAKE.sub(lambda match: match.group(1).upper(), name) if "_" in name else name
+            key = self._others.get(key, key)
+            out[key] = item if key in _FREE_FORM else self._renamed(item)
+        return out
+
+
+def kept(data: Json, value: T) -> T:
     """`value`, read from `data`, with integers of any size."""
-    return own_copy(value) if b'data"' in bytes(data) and _LONG_NUMBER(data) else value
+    return own_copy(value) if _has_long_number(data) else value
+
+
+_read_send: Final[Reader[_SendParams]] = Reader(_SendParams)
+_read_params: Final[Reader[_TaskParams]] = Reader(_TaskParams)
+_read_no_params: Final[Reader[_NoParams]] = Reader(_NoParams)
+_read_answer: Final[Reader[_Task | _Message]] = Reader(_Task | _Message)
+_read_task: Final[Reader[_Task]] = Reader(_Task)
+_read_config: Final[Reader[_TaskPushConfig]] = Reader(_TaskPushConfig)
+_read_configs: Final[Reader[tuple[_TaskPushConfig, ...]]] = Reader(tuple[_TaskPushConfig, ...])
+_read_page: Final[Reader[_Page]] = Reader(_Page)
+_read_event: Final[Reader[_Event]] = Reader(_Event)
 
 
 class _V03:
@@ -620,27 +662,26 @@ class _V03:
         try:
             value: Any
             if request is SendMessageRequest:
-                value = _send_in(_decode_send(params), self.waits)
+                value = _send_in(_read_send(params), self.waits)
             elif request is TaskPushNotificationConfig:
-                value = _config_in(_decode_config(params))
+                value = _config_in(_read_config(params))
             elif request is GetExtendedAgentCardRequest:
-                _, extra = carried(msgspec.json.decode(params, type=_NoParams).metadata, _OF_PARAMS)
+                _, extra = carried(_read_no_params(params).metadata, _OF_PARAMS)
                 return GetExtendedAgentCardRequest(extra.get(_TENANT))
             else:
-                return _kept(params, _params_in(_decode_params(params), request))
+                return kept(params, _params_in(_read_params(params), request))
         except (msgspec.ValidationError, ValueError):
             return self._read_odd(params, request)
-        return _kept(params, value)
+        return kept(params, value)
 
     def _read_odd(self, params: Json, request: type[Any]) -> Any:
-        """Params that are not of the schema: as they were meant, or InvalidParams."""
-        from tieline.wire import quirks
-
+        """Params that are not of the schema: as they were meant. Raises InvalidParams."""
         value = quirks.read(params, request)
         if isinstance(value, SendMessageRequest) and not self.waits and b'"blocking"' not in bytes(params):
-            value = replace(
-                value, configuration=replace(value.configuration or SendMessageConfiguration(), return_immediately=True)
-            )
+            given = value.configuration or SendMessageConfiguration()
+            value = replace(value, configuration=replace(given, return_immediately=True))
+        if isinstance(value, GetTaskPushNotificationConfigRequest) and not value.id:
+            value = replace(value, id=value.task_id)
         return value
 
     def encode_answer(self, answer: Encoded[Task] | Encoded[Message]) -> bytes:
@@ -675,42 +716,40 @@ class _V03:
 
     def decode_answer(self, data: Json) -> Task | Message:
         try:
-            return _kept(data, _answer_in(_decode_answer(data)))
+            return kept(data, _answer_in(_read_answer(data)))
         except _NOT_OF_SCHEMA:
-            found = peeked(data)
-            if isinstance(found, (Task, Message)):
-                return found
-            raise InvalidPeerResponse("The answer is neither a task nor a message.") from None
+            found = odd(data, SendMessageResponse)
+            answer = found.task or found.message
+            if answer is None:
+                raise InvalidPeerResponse("The answer is neither a task nor a message.") from None
+            return answer
 
     def decode_task(self, data: Json) -> Task:
         try:
-            return _kept(data, _task_in(_decode_task(data)))
+            return kept(data, _task_in(_read_task(data)))
         except _NOT_OF_SCHEMA:
-            found = peeked(data)
-            if isinstance(found, Task):
-                return found
-            raise InvalidPeerResponse("The answer is not a task.") from None
+            return odd(data, Task)
 
     def decode_page(self, data: Json) -> ListTasksResponse:
         try:
-            return _kept(data, _page_in(_decode_page(data)))
+            return kept(data, _page_in(_read_page(data)))
         except _NOT_OF_SCHEMA:
-            return _odd(data, ListTasksResponse)
+            return odd(data, ListTasksResponse)
 
     def decode_config(self, data: Json) -> TaskPushNotificationConfig:
         try:
-            return _kept(data, _config_in(_decode_config(data)))
+            return kept(data, _config_in(_read_config(data)))
         except _NOT_OF_SCHEMA:
-            return _odd(data, TaskPushNotificationConfig)
+            return odd(data, TaskPushNotificationConfig)
 
     def decode_configs(self, data: Json) -> ListTaskPushNotificationConfigsResponse:
         try:
-            return _kept(data, _configs_in(_decode_configs(data)))
+            return kept(data, _configs_in(_read_configs(data)))
         except _NOT_OF_SCHEMA:
-            return _odd(data, ListTaskPushNotificationConfigsResponse)
+            return odd(data, ListTaskPushNotificationConfigsResponse)
 
     def event_decoder(self) -> Callable[[Json], StreamEvent | None]:
-        return _read_event
+        return decode_event
 
 
 def _tell(event: Event) -> Sequence[bytes]:
@@ -731,59 +770,37 @@ _CHUNK: Final = b'{"kind":"artifact-update",'
 _CHUNK_BEGINS: Final = len(b'{"artifactUpdate":{')
 
 
-def _read_event(data: Json) -> StreamEvent | None:
+def decode_event(data: Json) -> StreamEvent | None:
+    """An event of a stream; None is a kind that is not known. Raises InvalidPeerResponse."""
     try:
-        return _kept(data, _event_in(_decode_event(data)))
+        return kept(data, _event_in(_read_event(data)))
     except _NOT_OF_SCHEMA:
-        return peeked(data)
+        return odd_event(data)
 
 
-_WRAPPERS: Final[dict[str, type[StreamEvent]]] = {
-    "task": Task,
-    "message": Message,
-    "msg": Message,
-    "statusUpdate": TaskStatusUpdateEvent,
-    "status_update": TaskStatusUpdateEvent,
-    "artifactUpdate": TaskArtifactUpdateEvent,
-    "artifact_update": TaskArtifactUpdateEvent,
-}
-_KINDS: Final[dict[str, type[StreamEvent]]] = {
-    "task": Task,
-    "message": Message,
-    "status-update": TaskStatusUpdateEvent,
-    "artifact-update": TaskArtifactUpdateEvent,
-}
+_NOTHING: Final = StreamResponse()
+_KINDS: Final = frozenset(("task", "message", "statusupdate", "artifactupdate"))
 
 
-def peeked(data: Json) -> StreamEvent | None:
-    """What a peer has sent that is not of the schema: wrapped in its name, without `kind`, or misspelt.
-
-    None is a kind of event that is not known. Raises InvalidPeerResponse.
-    """
+def odd_event(data: Json) -> StreamEvent | None:
+    """An event that is not of the schema: wrapped in its name, without `kind`, or misspelt; else as decode_event."""
     members = decode_result(data, dict[str, msgspec.Raw])
-    for name, type_ in _WRAPPERS.items():
-        if name in members and bytes(members[name])[:1] == b"{":
-            return _odd(members[name], type_, f"result.{name}")
-    kind = members.get("kind", members.get("type"))
-    if kind is not None and bytes(kind)[:1] == b'"':
-        named = _KINDS.get(msgspec.json.decode(kind, type=str).lower().replace("_", "-"))
-        return None if named is None else _odd(data, named)
-    if "artifact" in members:
-        return _odd(data, TaskArtifactUpdateEvent)
-    if "status" in members:
-        updates = "final" in members or "id" not in members
-        return _odd(data, TaskStatusUpdateEvent if updates else Task)
-    if "parts" in members or "role" in members or "content" in members:
-        return _odd(data, Message)
-    return None if members else _odd(data, Task)
-
-
-def _odd(data: Json, type_: type[T], root: str = "result") -> T:
-    """A value that is not of the schema, as it was meant. Raises InvalidPeerResponse."""
-    from tieline.wire import quirks
-
+    tag = bytes(members.get("kind", b"")).decode(errors="replace").lower()
+    if tag and re.sub(r"[^a-z]", "", tag) not in _KINDS:
+        return None
+    response = odd(data, StreamResponse)
+    if response == _NOTHING and members:
+        return None
     try:
-        return quirks.read(data, type_, root=root)
+        return response.event
+    except ValueError as error:
+        raise InvalidPeerResponse(f"The stream event {error}.") from None
+
+
+def odd(data: Json, type_: type[T]) -> T:
+    """A value that is not of the schema, as it was meant. Raises InvalidPeerResponse."""
+    try:
+        return quirks.read(data, type_, root="result")
     except InvalidParams as error:
         raise InvalidPeerResponse(f"The answer is not valid: {error}", violations=error.violations) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
