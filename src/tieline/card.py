@@ -26,6 +26,7 @@ __all__ = [
     "SecurityRequirement",
     "SecurityScheme",
     "StringList",
+    "bars_calls",
     "check_card",
 ]
 
@@ -262,6 +263,15 @@ def check_card(card: AgentCard) -> list[str]:
         f"securityRequirements: {name!r} is not in securitySchemes" for name in named - set(card.security_schemes)
     ]
     return faults
+
+
+def bars_calls(fault: str) -> bool:
+    """Whether a fault that `check_card` has found leaves nothing to call: what is no card, or where nobody is.
+
+    An agent whose card lacks a description, skills or the like can be called all the same.
+    """
+    path = fault.partition(": ")[0]
+    return path == "name" or path.startswith("supportedInterfaces")
 
 
 def _required(card: AgentCard) -> list[tuple[str, object]]:

@@ -14,6 +14,7 @@ from tests.client.running import run
 from tests.client.scripted import Answer, Http, Raw, Script, Scripted, Step, card_of, scripted
 from tests.client.tasks import message
 from tieline import AgentCard, CardCache, Timeouts, connect
+from tieline.client.discovery import fetch_card
 from tieline.errors import (
     AuthenticationRequired,
     CardNotFound,
@@ -23,6 +24,8 @@ from tieline.errors import (
     Unreachable,
 )
 from tieline.types import encode
+
+Json = dict[str, Any]
 
 CARD = card_of(("http://127.0.0.1:1/rpc", "JSONRPC"))
 PAGE = Http(200, encode(CARD), {"Content-Type": "application/json"})
@@ -188,9 +191,10 @@ def broken(**changes: object) -> bytes:
         (b"{}", "name: is required"),
         (b"[]", "not valid"),
         (b"null", "not valid"),
+        (b'{"error": "no such page"}', "name: is required"),
+        (b'{"name": "Nowhere"}', "supportedInterfaces: is required"),
         (b"\xff", "not JSON"),
         (broken(name=""), "name: must not be empty"),
-        (broken(skills=[]), "skills: must not be empty"),
         (broken(capabilities=7), "capabilities: "),
         (
             broken(supportedInterfaces=[{"url": "x", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]),
@@ -230,11 +234,129 @@ def test_invalid_card_value_is_refused_like_any_other() -> None:
         run(card_at(msgspec.structs.replace(CARD, name="")))
 
 
-def test_card_of_an_older_protocol_is_named_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"skills": []}, "skills: must not be empty"),
+        ({"description": ""}, "description: must not be empty"),
+        ({"version": None}, "version: must not be empty"),
+        ({"skills": [{"id": "a", "name": "A"}]}, "skills[0].tags: must not be empty"),
+        ({"defaultOutputModes": []}, "defaultOutputModes: must not be empty"),
+        ({"provider": {"organization": "A"}}, "provider.url: must not be empty"),
+        ({"securityRequirements": [{"schemes": {"x": {}}}]}, "securityRequirements: 'x' is not in securitySchemes"),
+    ],
+)
+def test_card_with_a_fault_that_bars_no_call_is_used_and_its_faults_are_told(
+    tmp_path: Path, changes: Json, fault: str
+) -> None:
     file = tmp_path / "card.json"
-    file.write_text(json.dumps({"name": "Old", "url": "http://h/", "protocolVersion": "0.3.0", "skills": []}))
-    with pytest.raises(InvalidCard, match=r"a card of A2A 0\.3\.0, and this client speaks 1\.0"):
-        run(card_at(file))
+    file.write_bytes(broken(**changes))
+
+    async def test() -> None:
+        found = await fetch_card(file)
+        assert fault in found.faults
+        assert found.card.supported_interfaces == CARD.supported_interfaces
+        assert found.document == file.read_bytes()
+        async with connect(file) as peer:
+            assert peer.card == found.card
+
+    run(test())
+
+
+def test_card_without_a_fault_has_none_to_tell(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    file.write_bytes(encode(CARD))
+    assert run(fetch_card(file)).faults == ()
+
+
+def test_interface_that_leads_nowhere_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    good = {"url": "http://h/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    file.write_bytes(broken(supportedInterfaces=[{**good, "url": "/rpc"}, good, {**good, "url": ""}]))
+    found = run(fetch_card(file))
+    assert [interface.url for interface in found.card.supported_interfaces] == ["http://h/rpc"]
+    told = {fault.partition(":")[0] for fault in found.faults}
+    assert told == {"supportedInterfaces[0].url", "supportedInterfaces[2].url"}
+
+
+# --- cards of every version -------------------------------------------------------------------------------------------
+
+OF_VERSION: dict[str, Json] = {
+    "0.1": {
+        "name": "Old",
+        "url": "http://h/a/",
+        "version": "1",
+        "capabilities": {"streaming": True},
+        "authentication": {"schemes": ["Bearer"]},
+        "skills": [{"id": "a", "name": "A"}],
+    },
+    "0.2": {
+        "protocolVersion": "0.2.6",
+        "name": "Old",
+        "description": "d",
+        "url": "http://h/a/",
+        "version": "1",
+        "capabilities": {},
+        "defaultInputModes": ["text"],
+        "defaultOutputModes": ["text"],
+        "skills": [],
+    },
+    "0.3": {
+        "protocol_version": "0.3.0",
+        "name": "Old",
+        "url": "http://h/b",
+        "preferred_transport": "http_json",
+        "additional_interfaces": [{"url": "http://h/a/", "transport": "JSON-RPC"}],
+        "skills": [],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "interfaces"),
+    [
+        ("0.1", [("JSONRPC", "0.1"), ("JSONRPC", "0.3")]),
+        ("0.2", [("JSONRPC", "0.3")]),
+        ("0.3", [("HTTP+JSON", "0.3"), ("JSONRPC", "0.3")]),
+    ],
+)
+def test_card_of_an_older_version_at_the_old_path_is_read_with_what_its_agent_speaks(
+    version: str, interfaces: list[tuple[str, str]]
+) -> None:
+    async def test() -> None:
+        document = json.dumps(OF_VERSION[version]).encode()
+        page = Http(200, document, {"Content-Type": "application/json"})
+        async with scripted("JSONRPC", {"card": [NOT_HERE, NOT_HERE, page]}) as agent:
+            found = await fetch_card(agent.url)
+        assert agent.requests[-1].target == OLD_PATH_CARD
+        assert found.document == document
+        told = [(each.protocol_binding, each.protocol_version) for each in found.card.supported_interfaces]
+        assert told == interfaces
+
+    run(test())
+
+
+def test_card_is_asked_for_in_the_latest_version_that_is_spoken() -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {"card": [PAGE]}) as agent:
+            await fetch_card(agent.url)
+        assert agent.requests[0].headers["a2a-version"] == "1.0"
+
+    run(test())
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"<!doctype html>", b"", b'{"status": "ok"}', b'"card"'])
+def test_page_that_is_no_card_is_passed_over_and_told_of_when_there_is_none(body: bytes) -> None:
+    async def test() -> None:
+        other = Http(200, body, {"Content-Type": "application/json"})
+        async with scripted(
+            "JSONRPC", {"card": [other, PAGE, other, *[NOT_HERE] * 3], "GET /agent": [NOT_HERE]}
+        ) as agent:
+            assert await card_at(agent.url) == CARD
+            with pytest.raises(InvalidCard, match=r"agent/\.well-known/agent-card\.json"):
+                await card_at(agent.url)
+
+    run(test())
 
 
 # --- caching ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 import time
 from collections import OrderedDict
@@ -16,18 +15,14 @@ from urllib.request import url2pathname
 import msgspec
 from yarl import URL
 
-from tieline.card import WELL_KNOWN_PATH, AgentCard, check_card
+from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH, AgentCard, bars_calls, check_card
 from tieline.client.http import Http, Verify, basic_authorization, check_authentication, shown
 from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import CardNotFound, InvalidCard, InvalidParams, InvalidPeerResponse
-from tieline.types import decode
-from tieline.wire.v1 import V1
+from tieline.wire import cards as forms
+from tieline.wire.dialects import DIALECTS
 
 __all__ = ["CardCache", "FoundCard", "card_file", "card_urls", "checked", "fetch_card", "find_card", "without_user"]
-
-_OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
-"""Where the card was before A2A 0.3; some servers have it only there."""
-
 
 _MAX_AGE = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
 _NOT_HERE: Final = frozenset((404, 405, 406, 410))
@@ -72,7 +67,7 @@ def card_urls(ref: str) -> tuple[URL, ...]:
     if url.path.endswith(".json") or "/.well-known/" in url.path:
         return (url,)
     path = url.raw_path.rstrip("/")
-    places = [path + WELL_KNOWN_PATH, WELL_KNOWN_PATH, path + _OLD_WELL_KNOWN_PATH, _OLD_WELL_KNOWN_PATH]
+    places = [path + WELL_KNOWN_PATH, WELL_KNOWN_PATH, path + OLD_WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH]
     found = [url.with_path(place, encoded=True) for place in dict.fromkeys(places)]
     return (*found, url) if path else tuple(found)
 
@@ -112,13 +107,14 @@ def _without_query(ref: str) -> str:
 
 
 class FoundCard(msgspec.Struct, frozen=True):
-    """A valid agent card, as it was found."""
+    """A usable agent card of any version, as it was found."""
 
     card: AgentCard
     document: bytes  # the JSON as it came: a signature covers members, too, that AgentCard has not (A2A 1.0 §8.4.1)
     where: str  # its URL without user, password and query, or the path of its file
     url: URL | None = None  # to ask for it again; None is a file
     authorization: str | None = None  # user and password in the reference: the agent gets them, too
+    faults: tuple[str, ...] = ()  # what A2A 1.0 wants and the card has not; none of it bars calls
 
 
 class _Kept(msgspec.Struct):
@@ -171,7 +167,7 @@ class CardCache:
             if answer.status not in _NOT_HERE:
                 raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card.")
             return None
-        found = FoundCard(_read(answer.body, answer.url), answer.body, answer.url, url)
+        found = _found(answer.body, answer.url, url)
         self._keep(key, found, answer.headers)
         return found
 
@@ -194,7 +190,7 @@ async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True) -> Foun
         AuthenticationRequired, Unreachable, PeerTimeout, InvalidPeerResponse: the server could not tell.
     """
     ref, authorization = without_user(ref)
-    headers = {"A2A-Version": V1.version}
+    headers = {"A2A-Version": DIALECTS[0].version}
     if authorization is not None:
         headers["Authorization"] = authorization
     limit = _MAX_CARD_BYTES
@@ -214,7 +210,7 @@ async def find_card(ref: str | PathLike[str], http: Http, headers: Mapping[str, 
             document = path.read_bytes()
         except OSError as error:
             raise CardNotFound(f"The card file {str(path)!r} cannot be read: {error.strerror or error}.") from None
-        return FoundCard(_read(document, str(path)), document, str(path))
+        return _found(document, str(path))
     fault: InvalidCard | None = None
     urls = card_urls(str(ref))
     for url in urls:
@@ -228,30 +224,38 @@ async def find_card(ref: str | PathLike[str], http: Http, headers: Mapping[str, 
     raise fault or CardNotFound(f"There is no agent card at {', '.join(map(shown, urls))}.")
 
 
-def _read(document: bytes, where: str) -> AgentCard:
-    """A valid card from JSON.
+def _found(document: bytes, where: str, url: URL | None = None) -> FoundCard:
+    """A usable card from JSON.
 
     Raises:
         InvalidCard: with what is wrong, each fault with the path of its field; `violations` has them one by one.
     """
     try:
-        card = decode(document, AgentCard)
+        card = forms.read(document)
     except InvalidParams as error:
-        old = _version_of_old_card(document)
-        words = f"it is a card of A2A {old}, and this client speaks 1.0" if old else str(error)
-        raise InvalidCard(f"The agent card at {where} is not valid: {words}.", violations=error.violations) from None
+        raise InvalidCard(f"The agent card at {where} is not valid: {error}.", violations=error.violations) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise InvalidCard(f"What is at {where} is not an agent card: it is not JSON.") from None
-    return checked(card, where)
+    return FoundCard(checked(card, where), document, where, url, faults=tuple(check_card(card)))
+
+
+_OF_INTERFACE = re.compile(r"supportedInterfaces\[(\d+)\]")
 
 
 def checked(card: AgentCard, where: str) -> AgentCard:
-    """`card`, when nothing is wrong with it. Raises InvalidCard."""
+    """`card`, when an agent can be called with it; interfaces that lead nowhere are left out.
+
+    Raises:
+        InvalidCard: with all faults, also those that alone do not bar calls (`bars_calls`).
+    """
     faults = check_card(card)
-    if faults:
-        violations = [InvalidParams.at(*fault.split(": ", 1)).violations[0] for fault in faults]
-        raise InvalidCard(f"The agent card at {where} is not valid: {'; '.join(faults)}.", violations=violations)
-    return card
+    barring = [fault for fault in faults if bars_calls(fault)]
+    broken = {int(match.group(1)) for fault in barring if (match := _OF_INTERFACE.match(fault))}
+    sound = tuple(each for index, each in enumerate(card.supported_interfaces) if index not in broken)
+    if sound and all(_OF_INTERFACE.match(fault) for fault in barring):
+        return msgspec.structs.replace(card, supported_interfaces=sound) if broken else card
+    violations = [InvalidParams.at(*fault.split(": ", 1)).violations[0] for fault in faults]
+    raise InvalidCard(f"The agent card at {where} is not valid: {'; '.join(faults)}.", violations=violations)
 
 
 def _fresh_s(headers: Mapping[str, str]) -> float:
@@ -264,14 +268,3 @@ def _fresh_s(headers: Mapping[str, str]) -> float:
         return 0.0
     age = headers.get("age", "")
     return max(0.0, float(match.group(1)) - (float(age) if age.isdigit() and len(age) < 10 else 0.0))
-
-
-def _version_of_old_card(document: bytes) -> str | None:
-    """The version that a card of A2A before 1.0 names; None when it is none."""
-    try:
-        card = json.loads(document)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(card, dict) or "supportedInterfaces" in card or not isinstance(card.get("url"), str):
-        return None
-    return str(card.get("protocolVersion") or "0.2")

@@ -1,21 +1,24 @@
-"""The page an agent's card is on (A2A 1.0 §8.2, §8.6): the right public URL, and the rules of HTTP caching."""
+"""The pages an agent's card is on (A2A 1.0 §8.2, §8.6): each version's form, the right URL, the rules of caching."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from time import time
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
-from tieline.card import AgentInterface
+from tieline.card import AgentInterface, check_card
 from tieline.engine.agent import Agent
-from tieline.types import encode
-from tieline.wire.v1 import V1
+from tieline.wire import cards
+from tieline.wire.dialects import DIALECTS
 
-__all__ = ["CardPage"]
+__all__ = ["CardPage", "Interfaces", "http_interfaces"]
+
+Interfaces = Callable[[str], Sequence[AgentInterface]]
+"""Where an agent is mounted when its URL, without a slash at the end, is this one: in the order of preference."""
 
 _MAX_AGE_S = 300
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$")
@@ -23,19 +26,65 @@ _PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
 _KEPT = 64  # bodies for different hosts; the host is the caller's to choose, so there is an end
 
 
-class CardPage:
-    """One agent's card. Its URLs are `public_url`'s where that is set, else those that the request came to."""
+def http_interfaces(base: str) -> list[AgentInterface]:
+    """What an App mounts: each dialect as JSON-RPC at the agent's root and as REST below it, the latest first.
 
-    def __init__(self, agent: Agent, path: str, *, public_url: str | None, trust_forwarded: bool) -> None:
+    Those before 0.3 have no list of interfaces: their readers find the root in agent.json.
+    """
+    versions = [dialect.version for dialect in DIALECTS if dialect.version not in ("0.1", "0.2")]
+    return [
+        interface
+        for version in versions
+        for interface in (AgentInterface(f"{base}/", "JSONRPC", version), AgentInterface(base, "HTTP+JSON", version))
+    ]
+
+
+class CardPage:
+    """One agent's card. Its URLs are `public_url`'s where that is set, else those that the request came to.
+
+    At agent-card.json is one body for readers of 0.3 and 1.0, at agent.json one for those before; a reader that names
+    its version (A2A-Version, as a header or in the query) gets that version's own form at both.
+
+    Raises:
+        ValueError: the card would not be valid in one of the versions that are mounted.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        path: str,
+        *,
+        public_url: str | None,
+        trust_forwarded: bool,
+        interfaces: Interfaces = http_interfaces,
+    ) -> None:
         if public_url is not None and not public_url.startswith(("http://", "https://")):
             raise ValueError(f"public_url has to be an http or https URL, not {public_url!r}")
         self._agent = agent
         self._path = quote(path, safe=_PATH_CHARACTERS)
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._trust_forwarded = trust_forwarded
-        self._vary = b"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix" if trust_forwarded else b"Host"
+        self._interfaces = interfaces
+        varying = b"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix" if trust_forwarded else b"Host"
+        self._vary = varying + b", A2A-Version"
         self._modified = int(time())
-        self._pages: dict[str, tuple[bytes, bytes]] = {}  # by base URL: body, ETag
+        self._forms = self._checked_forms()
+        self._pages: dict[tuple[str, str], tuple[bytes, bytes]] = {}  # by base URL and form: body, ETag
+
+    def _checked_forms(self) -> frozenset[str]:
+        """The forms that the card has, by the versions of what is mounted."""
+        card = self._agent.card(self._interfaces(self._public_url or "http://localhost"))
+        versions = {interface.protocol_version for interface in card.supported_interfaces}
+        forms = {"1.0"} if "1.0" in versions else set()
+        if "0.3" in versions:
+            forms.add("0.3")
+        if versions & {"0.3", "0.1"}:
+            forms |= {"0.2", "0.1", cards.OLDEST}
+        faults = [*check_card(card), *(fault for form in sorted(forms) for fault in cards.lacking(card, form))]
+        if faults:
+            told = "; ".join(dict.fromkeys(faults))
+            raise ValueError(f"the card of agent {self._agent.name!r} would not be valid: {told}")
+        return frozenset(forms)
 
     async def answer(
         self,
@@ -45,6 +94,7 @@ class CardPage:
         *,
         old: bool = False,
     ) -> None:
+        """Answer a request for the page at agent-card.json, or with `old` for the one at agent.json."""
         verb = scope["method"]
         common = [
             (b"access-control-allow-origin", b"*"),
@@ -57,7 +107,7 @@ class CardPage:
         if verb not in ("GET", "HEAD"):
             await _send(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
             return
-        body, etag = self._page(self.base_url(scope, headers))
+        body, etag = self._page(self.base_url(scope, headers), self._form(scope, headers, old=old))
         common += [
             (b"etag", etag),
             (b"last-modified", formatdate(self._modified, usegmt=True).encode()),
@@ -85,16 +135,26 @@ class CardPage:
             host = f"{server[0]}:{server[1]}" if server[1] else str(server[0])
         return f"{scheme}://{host}{quote(prefix, safe=_PATH_CHARACTERS)}{self._path}"
 
-    def _page(self, base: str) -> tuple[bytes, bytes]:
-        page = self._pages.get(base)
+    def _form(self, scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes], *, old: bool) -> str:
+        """The form for this reader; one that names a version that is not mounted is shown what is."""
+        asked = headers.get(b"a2a-version", b"").decode("latin-1").strip()
+        query: bytes = scope.get("query_string", b"")
+        if not asked and query:
+            pairs = parse_qsl(query.decode("latin-1"))
+            asked = next((value.strip() for name, value in pairs if name.lower() == "a2a-version"), "")
+        for form in (cards.form_of(asked), cards.OLDEST if old else None):
+            if form in self._forms:
+                return form
+        return cards.JOINT
+
+    def _page(self, base: str, form: str) -> tuple[bytes, bytes]:
+        page = self._pages.get((base, form))
         if page is None:
-            version = V1.version
-            interfaces = [AgentInterface(f"{base}/", "JSONRPC", version), AgentInterface(base, "HTTP+JSON", version)]
-            body = encode(self._agent.card(interfaces))
+            body = cards.write(self._agent.card(self._interfaces(base)), form)
             page = (body, b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode())
             if len(self._pages) >= _KEPT:
                 self._pages.pop(next(iter(self._pages)))
-            self._pages[base] = page
+            self._pages[base, form] = page
         return page
 
     def _unchanged(self, headers: Mapping[bytes, bytes], etag: bytes) -> bool:
