@@ -55,7 +55,31 @@ from tieline.wire.dialect import Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import decode_result, encoded
 
-__all__ = ["V03"]
+__all__ = [
+    "ENDS_STREAM",
+    "NOTHING",
+    "NOT_OF_SCHEMA",
+    "OF_MESSAGE",
+    "OF_PARAMS",
+    "OF_SEND",
+    "TENANT",
+    "V03",
+    "DataPart",
+    "File",
+    "FilePart",
+    "PushConfig",
+    "Reader",
+    "TextPart",
+    "carried",
+    "carry",
+    "kept",
+    "odd",
+    "part_in",
+    "part_out",
+    "present",
+    "push_in",
+    "push_out",
+]
 
 T = TypeVar("T")
 
@@ -63,29 +87,29 @@ T = TypeVar("T")
 # null is an absent field: there are peers that write all of them.
 
 
-class _TextPart(Value, frozen=True, gc=False, tag_field="kind", tag="text"):
+class TextPart(Value, frozen=True, gc=False, tag_field="kind", tag="text"):
     text: str
     metadata: Metadata | None = None
 
 
-class _File(Value, frozen=True, gc=False):
+class File(Value, frozen=True, gc=False):
     raw: bytes | None = msgspec.field(default=None, name="bytes")
     uri: str | None = None
     mime_type: str | None = None
     name: str | None = None
 
 
-class _FilePart(Value, frozen=True, gc=False, tag_field="kind", tag="file"):
-    file: _File
+class FilePart(Value, frozen=True, gc=False, tag_field="kind", tag="file"):
+    file: File
     metadata: Metadata | None = None
 
 
-class _DataPart(Value, frozen=True, gc=False, tag_field="kind", tag="data"):
+class DataPart(Value, frozen=True, gc=False, tag_field="kind", tag="data"):
     data: dict[str, Any]
     metadata: Metadata | None = None
 
 
-_Part = _TextPart | _FilePart | _DataPart
+_Part = TextPart | FilePart | DataPart
 
 
 class _Message(Value, frozen=True, gc=False, tag_field="kind", tag="message"):
@@ -157,11 +181,11 @@ _Event = _Task | _Message | _StatusUpdate | _ArtifactUpdate
 
 
 class _Authentication(Value, frozen=True, gc=False):
-    schemes: tuple[str, ...]
+    schemes: tuple[str, ...] | None = None
     credentials: str | None = None
 
 
-class _PushConfig(Value, frozen=True, gc=False):
+class PushConfig(Value, frozen=True, gc=False):
     url: str
     id: str | None = None
     token: str | None = None
@@ -170,14 +194,14 @@ class _PushConfig(Value, frozen=True, gc=False):
 
 class _TaskPushConfig(Value, frozen=True, gc=False):
     task_id: str
-    push_notification_config: _PushConfig
+    push_notification_config: PushConfig
     metadata: Metadata | None = None  # not of 0.3: where a tenant is carried
 
 
 class _Configuration(Value, frozen=True, gc=False):
     blocking: bool | None = None
     accepted_output_modes: tuple[str, ...] | None = None
-    push_notification_config: _PushConfig | None = None
+    push_notification_config: PushConfig | None = None
     history_length: int | None = None
 
 
@@ -213,15 +237,15 @@ _WHOLE: Final = "tieline/metadata"
 _WRAPPED: Final = "data_part_compat"
 """The official SDK's mark of a data part that is no object: {"value": it}."""
 
-_TENANT: Final = "tieline/tenant"
+TENANT: Final = "tieline/tenant"
 _OF_PART: Final = {"tieline/filename": str, "tieline/mediaType": str}
 _OF_DATA: Final = {**_OF_PART, _WRAPPED: bool}
-_OF_MESSAGE: Final = {"tieline/role": str}
-_OF_SEND: Final = {_TENANT: str, "tieline/pushNotificationConfig": dict}
-_OF_PARAMS: Final = {_TENANT: str}
-_OF_LIST: Final = {_TENANT: str, "tieline/pageSize": int, "tieline/pageToken": str}
-_OF_CONFIG: Final = {_TENANT: str, "tieline/nextPageToken": str}
-_NONE: Final[Metadata] = {}
+OF_MESSAGE: Final = {"tieline/role": str}
+OF_SEND: Final = {TENANT: str, "tieline/pushNotificationConfig": dict}
+OF_PARAMS: Final = {TENANT: str}
+_OF_LIST: Final = {TENANT: str, "tieline/pageSize": int, "tieline/pageToken": str}
+_OF_CONFIG: Final = {TENANT: str, "tieline/nextPageToken": str}
+NOTHING: Final[Metadata] = {}
 
 
 def carry(metadata: Metadata | None, extra: Metadata, names: Mapping[str, type]) -> Metadata | None:
@@ -240,9 +264,9 @@ def carry(metadata: Metadata | None, extra: Metadata, names: Mapping[str, type])
 def carried(metadata: Metadata | None, names: Mapping[str, type]) -> tuple[Metadata | None, Metadata]:
     """The reverse: metadata without what was carried, and what was; what has not the type it should stays metadata."""
     if not metadata:
-        return metadata, _NONE
+        return metadata, NOTHING
     if _WHOLE not in metadata and not any(name in metadata for name in names):
-        return metadata, _NONE
+        return metadata, NOTHING
     extra = {name: metadata[name] for name, type_ in names.items() if type(metadata.get(name)) is type_}
     rest = {name: value for name, value in metadata.items() if name not in extra}
     whole = rest.get(_WHOLE)
@@ -268,10 +292,10 @@ _STATES: Final = {
 _ROLES: Final = {"user": Role.USER, "agent": Role.AGENT}
 
 
-def _part_in(part: _Part) -> Part:
+def part_in(part: _Part) -> Part:
     """Raises ValueError for a file with neither bytes nor uri, or with both."""
     metadata = part.metadata
-    if type(part) is _TextPart:
+    if type(part) is TextPart:
         if metadata is None:
             return Part(part.text)
         metadata, extra = carried(metadata, _OF_PART)
@@ -281,10 +305,10 @@ def _part_in(part: _Part) -> Part:
             filename=extra.get("tieline/filename"),
             media_type=extra.get("tieline/mediaType"),
         )
-    if type(part) is _FilePart:
+    if type(part) is FilePart:
         file = part.file
         return Part(raw=file.raw, url=file.uri, metadata=metadata, filename=file.name, media_type=file.mime_type)
-    assert type(part) is _DataPart
+    assert type(part) is DataPart
     data: Any = part.data
     metadata, extra = carried(metadata, _OF_DATA)
     if extra:
@@ -304,12 +328,12 @@ def _message_in(message: _Message) -> Message:
     metadata = message.metadata
     role = _ROLES[message.role]
     if metadata:
-        metadata, extra = carried(metadata, _OF_MESSAGE)
+        metadata, extra = carried(metadata, OF_MESSAGE)
         role = _unspecified(role, extra)
     return Message(
         message.message_id,
         role,
-        tuple([_part_in(part) for part in message.parts]),
+        tuple([part_in(part) for part in message.parts]),
         message.context_id or None,
         message.task_id or None,
         metadata,
@@ -330,7 +354,7 @@ def _status_in(status: _Status) -> TaskStatus:
 def _artifact_in(artifact: _Artifact) -> Artifact:
     return Artifact(
         artifact.artifact_id,
-        tuple([_part_in(part) for part in artifact.parts]),
+        tuple([part_in(part) for part in artifact.parts]),
         artifact.name,
         artifact.description,
         artifact.metadata,
@@ -368,19 +392,19 @@ def _answer_in(answer: _Task | _Message) -> Task | Message:
     return _task_in(answer) if type(answer) is _Task else _message_in(answer)  # type: ignore[arg-type]
 
 
-def _push_in(config: _PushConfig, task_id: str | None, tenant: str | None) -> TaskPushNotificationConfig:
+def push_in(config: PushConfig, task_id: str | None, tenant: str | None) -> TaskPushNotificationConfig:
     given = config.authentication
-    authentication = AuthenticationInfo("".join(given.schemes[:1]), given.credentials) if given else None
+    authentication = AuthenticationInfo(given.schemes[0] if given.schemes else "", given.credentials) if given else None
     return TaskPushNotificationConfig(config.url, tenant, config.id, task_id, config.token, authentication)
 
 
 def _config_in(config: _TaskPushConfig) -> TaskPushNotificationConfig:
     _, extra = carried(config.metadata, _OF_CONFIG)
-    return _push_in(config.push_notification_config, config.task_id or None, extra.get(_TENANT))
+    return push_in(config.push_notification_config, config.task_id or None, extra.get(TENANT))
 
 
 def _configs_in(configs: tuple[_TaskPushConfig, ...]) -> ListTaskPushNotificationConfigsResponse:
-    _, extra = carried(configs[-1].metadata, _OF_CONFIG) if configs else (None, _NONE)
+    _, extra = carried(configs[-1].metadata, _OF_CONFIG) if configs else (None, NOTHING)
     return ListTaskPushNotificationConfigsResponse(
         tuple([_config_in(config) for config in configs]), extra.get("tieline/nextPageToken")
     )
@@ -393,19 +417,19 @@ def _page_in(page: _Page) -> ListTasksResponse:
 
 
 def _send_in(params: _SendParams, waits: bool) -> SendMessageRequest:
-    metadata, extra = carried(params.metadata, _OF_SEND)
+    metadata, extra = carried(params.metadata, OF_SEND)
     given = params.configuration
     configuration = None if waits or given else SendMessageConfiguration(return_immediately=True)
     if given:
         push = given.push_notification_config
-        of_push = extra.get("tieline/pushNotificationConfig", _NONE)
+        of_push = extra.get("tieline/pushNotificationConfig", NOTHING)
         configuration = SendMessageConfiguration(
             given.accepted_output_modes or (),
-            _push_in(push, _text(of_push.get("taskId")), _text(of_push.get("tenant"))) if push else None,
+            push_in(push, _text(of_push.get("taskId")), _text(of_push.get("tenant"))) if push else None,
             given.history_length,
             not (waits if given.blocking is None else given.blocking),
         )
-    return SendMessageRequest(_message_in(params.message), extra.get(_TENANT), configuration, metadata)
+    return SendMessageRequest(_message_in(params.message), extra.get(TENANT), configuration, metadata)
 
 
 def _text(value: Any) -> str | None:
@@ -413,9 +437,9 @@ def _text(value: Any) -> str | None:
 
 
 def _params_in(params: _TaskParams, request: type[Any]) -> Value:
-    names = _OF_LIST if request is ListTaskPushNotificationConfigsRequest else _OF_PARAMS
+    names = _OF_LIST if request is ListTaskPushNotificationConfigsRequest else OF_PARAMS
     metadata, extra = carried(params.metadata, names)
-    tenant = extra.get(_TENANT)
+    tenant = extra.get(TENANT)
     if request is GetTaskRequest:
         return GetTaskRequest(params.id, tenant, params.history_length)
     if request is CancelTaskRequest:
@@ -435,14 +459,14 @@ def _params_in(params: _TaskParams, request: type[Any]) -> Value:
 # --- 1.0 to 0.3 -------------------------------------------------------------------------------------------------------
 
 _STATE_NAMES: Final[dict[TaskState, Any]] = {state: name for name, state in _STATES.items()}
-_ENDS_STREAM: Final = frozenset(state for state in TaskState if state.terminal or state is TaskState.INPUT_REQUIRED)
+ENDS_STREAM: Final = frozenset(state for state in TaskState if state.terminal or state is TaskState.INPUT_REQUIRED)
 
 
-def _part_out(part: Part) -> _Part:
+def part_out(part: Part) -> _Part:
     metadata = part.metadata
     if part.raw is not None or part.url is not None:
-        return _FilePart(_File(part.raw, part.url, part.media_type, part.filename), metadata)
-    extra: Metadata = _NONE
+        return FilePart(File(part.raw, part.url, part.media_type, part.filename), metadata)
+    extra: Metadata = NOTHING
     if part.filename is not None or part.media_type is not None:
         extra = {"tieline/filename": part.filename, "tieline/mediaType": part.media_type}
         extra = {name: value for name, value in extra.items() if value is not None}
@@ -450,22 +474,22 @@ def _part_out(part: Part) -> _Part:
         assert part.text is not None
         if metadata is not None or extra:
             metadata = carry(metadata, extra, _OF_PART)
-        return _TextPart(part.text, metadata)
+        return TextPart(part.text, metadata)
     data = part.data
     if not isinstance(data, dict):
         data, extra = {"value": data}, {**extra, _WRAPPED: True}
-    return _DataPart(data, carry(metadata, extra, _OF_DATA))
+    return DataPart(data, carry(metadata, extra, _OF_DATA))
 
 
 def _message_out(message: Message) -> _Message:
     metadata = message.metadata
     unspecified = message.role is Role.UNSPECIFIED
     if metadata is not None or unspecified:
-        metadata = carry(metadata, {"tieline/role": message.role.value} if unspecified else _NONE, _OF_MESSAGE)
+        metadata = carry(metadata, {"tieline/role": message.role.value} if unspecified else NOTHING, OF_MESSAGE)
     return _Message(
         message.message_id,
         "user" if message.role is Role.USER else "agent",
-        tuple([_part_out(part) for part in message.parts]),
+        tuple([part_out(part) for part in message.parts]),
         message.context_id,
         message.task_id,
         metadata,
@@ -482,7 +506,7 @@ def _status_out(status: TaskStatus) -> _Status:
 def _artifact_out(artifact: Artifact) -> _Artifact:
     return _Artifact(
         artifact.artifact_id,
-        tuple([_part_out(part) for part in artifact.parts]),
+        tuple([part_out(part) for part in artifact.parts]),
         artifact.name,
         artifact.description,
         artifact.metadata,
@@ -516,66 +540,66 @@ def _event_out(event: StreamEvent) -> _Event:
             event.task_id,
             event.context_id,
             _status_out(event.status),
-            event.status.state in _ENDS_STREAM,
+            event.status.state in ENDS_STREAM,
             event.metadata,
         )
     return _task_out(event) if isinstance(event, Task) else _message_out(event)
 
 
-def _push_out(config: TaskPushNotificationConfig) -> _PushConfig:
+def push_out(config: TaskPushNotificationConfig) -> PushConfig:
     given = config.authentication
     authentication = None
     if given:
         authentication = _Authentication((given.scheme,) if given.scheme else (), given.credentials)
-    return _PushConfig(config.url, config.id, config.token, authentication)
+    return PushConfig(config.url, config.id, config.token, authentication)
 
 
 def _config_out(config: TaskPushNotificationConfig, next_page_token: str | None = None) -> _TaskPushConfig:
-    extra = _present({_TENANT: config.tenant, "tieline/nextPageToken": next_page_token})
-    return _TaskPushConfig(config.task_id or "", _push_out(config), extra or None)
+    extra = present({TENANT: config.tenant, "tieline/nextPageToken": next_page_token})
+    return _TaskPushConfig(config.task_id or "", push_out(config), extra or None)
 
 
-def _present(values: Metadata) -> Metadata:
+def present(values: Metadata) -> Metadata:
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _send_out(request: SendMessageRequest) -> _SendParams:
-    extra = _present({_TENANT: request.tenant})
+    extra = present({TENANT: request.tenant})
     given = request.configuration
     configuration = None
     if given:
         push = given.task_push_notification_config
-        of_push = _present({"taskId": push.task_id, "tenant": push.tenant}) if push else None
+        of_push = present({"taskId": push.task_id, "tenant": push.tenant}) if push else None
         if of_push:
             extra["tieline/pushNotificationConfig"] = of_push
         configuration = _Configuration(
             not given.return_immediately,
             given.accepted_output_modes or None,
-            _push_out(push) if push else None,
+            push_out(push) if push else None,
             given.history_length,
         )
-    return _SendParams(_message_out(request.message), configuration, carry(request.metadata, extra, _OF_SEND))
+    return _SendParams(_message_out(request.message), configuration, carry(request.metadata, extra, OF_SEND))
 
 
 def _params_out(request: Any) -> Value:
-    extra = _present({_TENANT: request.tenant})
+    extra = present({TENANT: request.tenant})
     if isinstance(request, GetExtendedAgentCardRequest):
         return _NoParams(extra or None)
     if isinstance(request, GetTaskRequest):
         return _TaskParams(request.id, request.history_length, metadata=extra or None)
     if isinstance(request, CancelTaskRequest):
-        return _TaskParams(request.id, metadata=carry(request.metadata, extra, _OF_PARAMS))
+        return _TaskParams(request.id, metadata=carry(request.metadata, extra, OF_PARAMS))
     if isinstance(request, SubscribeToTaskRequest):
         return _TaskParams(request.id, metadata=extra or None)
     if isinstance(request, ListTaskPushNotificationConfigsRequest):
-        extra |= _present({"tieline/pageSize": request.page_size, "tieline/pageToken": request.page_token})
+        extra |= present({"tieline/pageSize": request.page_size, "tieline/pageToken": request.page_token})
         return _TaskParams(request.task_id, metadata=extra or None)
     return _TaskParams(request.task_id, push_notification_config_id=request.id, metadata=extra or None)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
-_NOT_OF_SCHEMA: Final = (msgspec.DecodeError, ValueError, RecursionError)
+NOT_OF_SCHEMA: Final = (msgspec.DecodeError, ValueError, RecursionError)
 _SNAKE_NAME: Final = re.compile(rb'"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:').search
 _SNAKE: Final = re.compile(r"_([a-z0-9])")
 _FREE_FORM: Final = frozenset(("data", "metadata"))
@@ -652,6 +676,7 @@ class _V03:
     names: Mapping[str, str] = {method.name: name for name, method in methods.items()}
     codes: Mapping[type[A2AError], int] = {}
     new_task = None
+    has_final = True
     resumes = True
 
     def __init__(self, *, waits: bool = True) -> None:
@@ -666,8 +691,8 @@ class _V03:
             elif request is TaskPushNotificationConfig:
                 value = _config_in(_read_config(params))
             elif request is GetExtendedAgentCardRequest:
-                _, extra = carried(_read_no_params(params).metadata, _OF_PARAMS)
-                return GetExtendedAgentCardRequest(extra.get(_TENANT))
+                _, extra = carried(_read_no_params(params).metadata, OF_PARAMS)
+                return GetExtendedAgentCardRequest(extra.get(TENANT))
             else:
                 return kept(params, _params_in(_read_params(params), request))
         except (msgspec.ValidationError, ValueError):
@@ -717,7 +742,7 @@ class _V03:
     def decode_answer(self, data: Json) -> Task | Message:
         try:
             return kept(data, _answer_in(_read_answer(data)))
-        except _NOT_OF_SCHEMA:
+        except NOT_OF_SCHEMA:
             found = odd(data, SendMessageResponse)
             answer = found.task or found.message
             if answer is None:
@@ -727,25 +752,25 @@ class _V03:
     def decode_task(self, data: Json) -> Task:
         try:
             return kept(data, _task_in(_read_task(data)))
-        except _NOT_OF_SCHEMA:
+        except NOT_OF_SCHEMA:
             return odd(data, Task)
 
     def decode_page(self, data: Json) -> ListTasksResponse:
         try:
             return kept(data, _page_in(_read_page(data)))
-        except _NOT_OF_SCHEMA:
+        except NOT_OF_SCHEMA:
             return odd(data, ListTasksResponse)
 
     def decode_config(self, data: Json) -> TaskPushNotificationConfig:
         try:
             return kept(data, _config_in(_read_config(data)))
-        except _NOT_OF_SCHEMA:
+        except NOT_OF_SCHEMA:
             return odd(data, TaskPushNotificationConfig)
 
     def decode_configs(self, data: Json) -> ListTaskPushNotificationConfigsResponse:
         try:
             return kept(data, _configs_in(_read_configs(data)))
-        except _NOT_OF_SCHEMA:
+        except NOT_OF_SCHEMA:
             return odd(data, ListTaskPushNotificationConfigsResponse)
 
     def event_decoder(self) -> Callable[[Json], StreamEvent | None]:
@@ -774,7 +799,7 @@ def decode_event(data: Json) -> StreamEvent | None:
     """An event of a stream; None is a kind that is not known. Raises InvalidPeerResponse."""
     try:
         return kept(data, _event_in(_read_event(data)))
-    except _NOT_OF_SCHEMA:
+    except NOT_OF_SCHEMA:
         return odd_event(data)
 
 
