@@ -384,32 +384,26 @@ def _no_context(value: _Object) -> _Object:
     return value
 
 
+def _index(artifact: dict[str, Any]) -> int:
+    index = artifact.get("index")
+    return index if type(index) is int else 0
+
+
 def _artifact_ids(value: _Object) -> _Object:
-    """The artifacts of a task get the ids that their events get; of two with one id, the later is told by its place."""
+    """The artifacts of a task get the ids that their events have; where these are not told apart, by their place."""
     artifacts = value.get("artifacts")
     if isinstance(artifacts, list):
-        ids = [artifact.get("artifactId") for artifact in artifacts if isinstance(artifact, dict)]
-        taken = {id_ for id_ in ids if isinstance(id_, str)}
-        for place, artifact in enumerate(artifacts):
-            if isinstance(artifact, dict) and "artifactId" not in artifact:
-                id_ = _artifact_name(artifact, place)
-                while id_ in taken:
-                    id_ = f"{id_}-{place}"
-                artifact["artifactId"] = id_
-                taken.add(id_)
+        unnamed = [artifact for artifact in artifacts if isinstance(artifact, dict) and "artifactId" not in artifact]
+        indexes = [_index(artifact) for artifact in unnamed]
+        if len(set(indexes)) < len(indexes):  # nobody has counted them
+            indexes = list(range(len(indexes)))
+        for artifact, index in zip(unnamed, indexes, strict=True):
+            artifact["artifactId"] = f"artifact-{index}"
     return value
 
 
-def _artifact_name(artifact: dict[str, Any], place: int) -> str:
-    index, name = artifact.get("index"), artifact.get("name")
-    if type(index) is int:
-        return f"artifact-{index}"
-    return name if isinstance(name, str) and name else f"artifact-{place}"
-
-
 def _artifact_id(value: _Object) -> _Object:
-    if "artifactId" not in value:
-        value["artifactId"] = _artifact_name(value, 0)
+    value.setdefault("artifactId", f"artifact-{_index(value)}")
     return value
 
 
@@ -578,11 +572,7 @@ QUIRKS: Final[tuple[Quirk, ...]] = (
     ),
     Quirk("event.taskId", _EVENTS, "`id` of an event (0.1)", "`taskId`", _id_of_task),
     Quirk(
-        "sessionId",
-        (Task, Message, *_EVENTS),
-        "`sessionId` (0.1)",
-        "`contextId`",
-        _renamed("contextId", "sessionId"),
+        "sessionId", (Task, Message, *_EVENTS), "`sessionId` (0.1)", "`contextId`", _renamed("contextId", "sessionId")
     ),
     Quirk("event.contextId", _EVENTS, "an event without `contextId` (0.1)", '`""`', _no_context),
     Quirk(
@@ -594,34 +584,24 @@ QUIRKS: Final[tuple[Quirk, ...]] = (
     ),
     # tasks
     Quirk("task.id", (Task,), "`taskId` of a task", "`id`", _renamed("id", "taskId", of=str)),
-    Quirk(
-        "status.string",
-        (Task, *_EVENTS),
-        '`"status": "working"`',
-        "its state",
-        _string_status,
-    ),
+    Quirk("status.string", (Task, *_EVENTS), '`"status": "working"`', "its state", _string_status),
     Quirk(
         "artifacts.ids",
         (Task,),
         "several artifacts without `artifactId` (0.1)",
-        "`artifact-{index}`, else `name`, else the place in the list; never the same twice",
+        "`artifact-{index}`; where two would have one, by their places in the list",
         _artifact_ids,
     ),
     Quirk(
         "artifact.id",
         (Artifact,),
         "an artifact without `artifactId` (0.1)",
-        "`artifact-{index}`, else `name`, else `artifact-0`",
+        "`artifact-{index}`, without an index `artifact-0`",
         _artifact_id,
     ),
     Quirk("artifact.parts", (Artifact,), "a result's artifact without `parts`", "`[]`", _no_list("parts")),
     Quirk(
-        "status.update",
-        (TaskStatus,),
-        "`update` (protobuf, 0.3)",
-        "`message`",
-        _renamed("message", "update", of=dict),
+        "status.update", (TaskStatus,), "`update` (protobuf, 0.3)", "`message`", _renamed("message", "update", of=dict)
     ),
     Quirk(
         "status.text",
@@ -638,24 +618,12 @@ QUIRKS: Final[tuple[Quirk, ...]] = (
         "`TASK_STATE_...`",
         _state,
     ),
-    Quirk(
-        "state.cancelled",
-        _STATED,
-        "`cancelled`, `TASK_STATE_CANCELLED`",
-        "`TASK_STATE_CANCELED`",
-        _cancelled,
-    ),
+    Quirk("state.cancelled", _STATED, "`cancelled`, `TASK_STATE_CANCELLED`", "`TASK_STATE_CANCELED`", _cancelled),
     Quirk("state.unknown", _STATED, "`unknown` (0.1 to 0.3)", "`TASK_STATE_UNSPECIFIED`", _unknown),
     Quirk("state.any", (ListTasksRequest,), '`"status": ""` in a list request', "absent: any state", _any_state),
     Quirk("enum.numbers", (Value,), "the number of a state or role in protobuf", "its name"),
     # messages
-    Quirk(
-        "message.content",
-        (Message,),
-        "`content` (protobuf, 0.3)",
-        "`parts`",
-        _renamed("parts", "content", of=list),
-    ),
+    Quirk("message.content", (Message,), "`content` (protobuf, 0.3)", "`parts`", _renamed("parts", "content", of=list)),
     Quirk("message.parts", (Message,), "a result's message without `parts`", "`[]`", _no_list("parts")),
     Quirk(
         "message.id",
@@ -681,23 +649,11 @@ QUIRKS: Final[tuple[Quirk, ...]] = (
         "`raw` or `url`, `mediaType`, `filename`",
         _file,
     ),
-    Quirk(
-        "part.bytes",
-        (Part,),
-        "`bytes`, `fileWithBytes`; `uri`, `fileWithUri`",
-        "`raw`; `url`",
-        _bytes_or_uri,
-    ),
+    Quirk("part.bytes", (Part,), "`bytes`, `fileWithBytes`; `uri`, `fileWithUri`", "`raw`; `url`", _bytes_or_uri),
     Quirk("part.base64", (Part,), "base64 in the URL alphabet, or without padding", "the bytes"),
     Quirk("part.mimeType", (Part,), "`mimeType`", "`mediaType`", _renamed("mediaType", "mimeType")),
     Quirk("part.name", (Part,), "`name` of a file", "`filename`", _file_name),
-    Quirk(
-        "part.empty",
-        (Part,),
-        '`""` or `"data": null` beside the content that is there',
-        "absent",
-        _one_content,
-    ),
+    Quirk("part.empty", (Part,), '`""` or `"data": null` beside the content that is there', "absent", _one_content),
     Quirk(
         "part.data",
         (Part,),
