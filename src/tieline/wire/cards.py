@@ -167,13 +167,15 @@ def _scheme_03(scheme: Json) -> Json:
     out = {"type": next(old for old, new in _KINDS.items() if new == kind), **inner}
     if "location" in out:
         out["in"] = out.pop("location")
-    if "flows" in out:  # 0.3 has no device code, and says nothing of PKCE
-        flows = {name: dict(flow) for name, flow in out["flows"].items() if name != "deviceCode"}
-        for flow in flows.values():
-            flow.pop("pkceRequired", None)
-            flow.setdefault("scopes", {})
-        out["flows"] = flows
-    return out
+    if "flows" not in out:
+        return out
+    flows = {name: dict(flow) for name, flow in out.pop("flows").items() if name != "deviceCode"}
+    if not flows:  # 0.3 has no device code: what the caller gets by one goes into Authorization all the same
+        return {"type": "http", "scheme": "Bearer", **_same(out, "description")}
+    for flow in flows.values():
+        flow.pop("pkceRequired", None)  # nor a word for it
+        flow.setdefault("scopes", {})
+    return {**out, "flows": flows}
 
 
 def _requirement_03(requirement: Json) -> Json:
