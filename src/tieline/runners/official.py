@@ -25,6 +25,7 @@ from tieline.card import AgentExtension, AgentProvider, AgentSkill
 from tieline.engine.agent import Agent, slug_of
 from tieline.errors import Failed, InvalidAgentResponse, Rejected
 from tieline.event import Event
+from tieline.ids import new_id
 from tieline.types import Message, Metadata, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 try:
@@ -59,7 +60,7 @@ __all__ = ["AgentExecutor", "from_executor"]
 
 log = logging.getLogger("tieline.runners")
 
-_OUR_FAULT: Final = (official_errors.InternalError, official_errors.InvalidAgentResponseError)
+_FAILURES: Final = (official_errors.InternalError, official_errors.InvalidAgentResponseError)
 T = TypeVar("T")
 
 
@@ -313,7 +314,9 @@ class _Events(EventQueue):
             return
         if run.state is None:
             run._make_task(TaskState.WORKING)
-        run._emit(Event(replace(update, task_id=run.task_id, context_id=run.context_id, append=append)))
+        artifact = replace(artifact, artifact_id=artifact.artifact_id or new_id())
+        event = replace(update, task_id=run.task_id, context_id=run.context_id, artifact=artifact, append=append)
+        run._emit(Event(event))
 
 
 async def _task_before(run: Run, message: Message) -> Task | None:
@@ -367,7 +370,7 @@ def _call_context(turn: Turn) -> Any:
 
 def _ending(error: Exception) -> Rejected | Failed:
     """How a task ends whose executor raised an error of the protocol: with its words, which are for the caller."""
-    if isinstance(error, _OUR_FAULT):
+    if isinstance(error, _FAILURES):
         log.error("the executor failed: %s", error, exc_info=error)
         return Failed(str(error))
     return Rejected(str(error))
