@@ -234,32 +234,37 @@ class _IdParams(_Shape, frozen=True, gc=False):
 # --- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def _with(metadata: Metadata | None, ours: Metadata) -> Metadata | None:
+def _with(metadata: Metadata | None, ours: Metadata, *, of_part: bool = False) -> Metadata | None:
     """Metadata as it is written: the peer's own, and what 0.1 has no field for."""
     if not metadata:
         if ours and metadata is not None:
             return {**ours, "tieline/empty": True}
         return ours or metadata
-    if any(key.startswith(_OWN) or key == _COMPAT for key in metadata):
+    if _marked(metadata, of_part):
         metadata = {_OWN + key if key.startswith(_OWN) or key == _COMPAT else key: v for key, v in metadata.items()}
     return {**metadata, **ours} if ours else metadata
 
 
-def _split(metadata: Metadata | None) -> tuple[Metadata | None, Metadata]:
+def _split(metadata: Metadata | None, *, of_part: bool = False) -> tuple[Metadata | None, Metadata]:
     """What `_with` has put together: the peer's own, and ours by name without the prefix."""
-    if not metadata or not any(key.startswith(_OWN) or key == _COMPAT for key in metadata):
+    if not metadata or not _marked(metadata, of_part):
         return metadata, {}
     own: Metadata = {}
     ours: Metadata = {}
     for key, value in metadata.items():
         name = key.removeprefix(_OWN)
-        if key == _COMPAT or (name is not key and name in _NAMES):
+        if len(name) == len(key):
+            (ours if key == _COMPAT and of_part else own)[key] = value
+        elif name in _NAMES:
             ours[name] = value
-        elif name is not key and (name.startswith(_OWN) or name == _COMPAT):
-            own[name] = value
         else:
-            own[key] = value
+            own[name if name.startswith(_OWN) or name == _COMPAT else key] = value
     return (own if own or "empty" in ours else None), ours
+
+
+def _marked(metadata: Metadata, of_part: bool) -> bool:
+    """Whether there are names in it that may be ours, or look like it."""
+    return (of_part and _COMPAT in metadata) or any(key.startswith(_OWN) for key in metadata)
 
 
 def _text(ours: Metadata, name: str, other: str | None) -> str | None:
@@ -281,18 +286,18 @@ def _written_part(part: Part) -> _Part:
     ours: Metadata = {}
     if part.raw is not None or part.url is not None:
         content = _FileContent(part.filename, part.media_type, part.raw, part.url)
-        return _FilePart(content, _with(part.metadata, ours))
+        return _FilePart(content, _with(part.metadata, ours, of_part=True))
     if part.filename is not None:
         ours["tieline/filename"] = part.filename
     if part.media_type is not None:
         ours["tieline/mediaType"] = part.media_type
     if part.text is not None:
-        return _TextPart(part.text, _with(part.metadata, ours))
+        return _TextPart(part.text, _with(part.metadata, ours, of_part=True))
     data = part.data
     if not isinstance(data, dict):
         data = {"value": data}
         ours[_COMPAT] = True
-    return _DataPart(data, _with(part.metadata, ours))
+    return _DataPart(data, _with(part.metadata, ours, of_part=True))
 
 
 def _written_parts(parts: Sequence[Part]) -> tuple[_Part, ...]:
@@ -488,7 +493,7 @@ def _read_part(part: _Part, path: str) -> Part:
 
 
 def _restored_part(part: Part) -> Part:
-    own, ours = _split(part.metadata)
+    own, ours = _split(part.metadata, of_part=True)
     if own is part.metadata:
         return part
     data = part.data
