@@ -1,0 +1,105 @@
+// The official SDK @a2a-js/sdk 1.3.0 as a caller of the matrix: `node client.mjs URL BINDING [ROW ...]`.
+
+import { randomUUID } from 'node:crypto';
+
+import { Role, SendMessageRequest, TaskState } from '@a2a-js/sdk';
+import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
+import { A2AError } from '@a2a-js/sdk/errors';
+
+import { main } from '../rows.mjs';
+
+const TRANSPORTS = { JSONRPC: JsonRpcTransportFactory, 'HTTP+JSON': RestTransportFactory, GRPC: GrpcTransportFactory };
+
+class OfficialCaller {
+  constructor(client) {
+    this.client = client;
+  }
+
+  async card() {
+    const card = await this.client.getAgentCard();
+    return {
+      name: card.name,
+      description: card.description,
+      streaming: card.capabilities.streaming,
+      skills: card.skills.map((skill) => skill.id),
+    };
+  }
+
+  async send(parts, ids = {}) {
+    return answer(await this.client.sendMessage(requestOf(parts, ids)));
+  }
+
+  async *stream(parts) {
+    for await (const event of this.client.sendMessageStream(requestOf(parts))) yield neutral(event);
+  }
+
+  async *subscribe(id) {
+    for await (const event of this.client.resubscribeTask({ tenant: '', id })) yield neutral(event);
+  }
+
+  async get(id) {
+    return taskOf(await this.client.getTask({ tenant: '', id }));
+  }
+
+  async cancel(id) {
+    return taskOf(await this.client.cancelTask({ tenant: '', id }));
+  }
+
+  nameOf(error) {
+    if (!(error instanceof A2AError)) return null;
+    return error.constructor.name.replace(/^(JsonRpc|Rest|Grpc)/, '').replace(/Error$/, '');
+  }
+}
+
+function requestOf(parts, { taskId = '', contextId = '' } = {}) {
+  const message = { messageId: randomUUID(), role: 'ROLE_USER', taskId, contextId, parts: parts.map(partOf) };
+  return SendMessageRequest.fromJSON({ message });
+}
+
+function partOf({ name, type, ...content }) {
+  return { ...content, ...(name && { filename: name }), ...(type && { mediaType: type }) };
+}
+
+function answer(value) {
+  if (!('messageId' in value)) return taskOf(value);
+  return { kind: 'message', role: Role[value.role], parts: shown(value.parts) };
+}
+
+function neutral({ payload }) {
+  const { $case: kind, value } = payload;
+  if (kind === 'task' || kind === 'message') return answer(value);
+  const ids = { id: value.taskId, context: value.contextId };
+  if (kind === 'statusUpdate') return { kind: 'status', ...ids, ...statusOf(value.status) };
+  return { kind: 'artifact', ...ids, name: value.artifact.name, parts: shown(value.artifact.parts) };
+}
+
+function taskOf(task) {
+  const artifacts = Object.fromEntries(task.artifacts.map((one) => [one.name, shown(one.parts)]));
+  return { kind: 'task', id: task.id, context: task.contextId, ...statusOf(task.status), artifacts };
+}
+
+function statusOf(status) {
+  const parts = status.message?.parts ?? [];
+  const words = shown(parts).map((part) => part.text ?? '').join('\n');
+  return { state: TaskState[status.state].replace('TASK_STATE_', ''), words };
+}
+
+function shown(parts) {
+  return parts.map(({ content, filename, mediaType }) => {
+    const file = { name: filename || null, type: mediaType || null };
+    switch (content.$case) {
+      case 'raw':
+        return { raw: Buffer.from(content.value).toString('base64'), ...file };
+      case 'url':
+        return { url: content.value, ...file };
+      default:
+        return { [content.$case]: content.value };
+    }
+  });
+}
+
+await main(async (url, binding) => {
+  const factory = new ClientFactory({ transports: [new TRANSPORTS[binding]()], preferredTransports: [binding] });
+  return new OfficialCaller(await factory.createFromUrl(url));
+});

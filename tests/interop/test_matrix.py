@@ -1,0 +1,39 @@
+"""Every cell of the interop matrix, as a test: Tieline with each foreign peer, real processes on both sides.
+
+The peers are installed by `scripts/interop --install`; without them the tests are skipped, or fail where
+TIELINE_INTEROP=required is set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.matrix import CELLS, Columns, problem_of
+from tests.interop.matrix_expected import Cell
+from tests.interop.matrix_known import KNOWN
+from tests.interop.matrix_peers import missing
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Columns]:
+    if absent := missing():
+        reason = f"not installed: {', '.join(absent)}; run scripts/interop --install"
+        if os.environ.get("TIELINE_INTEROP") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    columns = Columns(tmp_path_factory.mktemp("matrix"))
+    yield columns
+    columns.close()
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_cell_is_green_or_red_by_a_known_fault_of_the_peer(columns: Columns, cell: Cell) -> None:
+    problem = problem_of(cell, columns.outcome(cell))
+    assert problem is None, f"{cell}\n{problem}"
+
+
+def test_every_known_fault_is_that_of_a_cell() -> None:
+    assert set(KNOWN) <= set(CELLS)
