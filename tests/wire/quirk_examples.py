@@ -179,6 +179,18 @@ SHOWN: dict[str, list[tuple[type[Any], Any, Any]]] = {
         (TaskStatus, WORKING | {"message": "hi"}, WORKING | {"message": SAID | {"messageId": ""}}),
         (TaskStatus, WORKING | {"message": ""}, WORKING),
     ],
+    "status.zone": [
+        (
+            TaskStatus,
+            WORKING | {"timestamp": "2025-04-17T17:47:09.680794"},
+            WORKING | {"timestamp": "2025-04-17T17:47:09.680794Z"},
+        ),
+        (
+            TaskStatus,
+            WORKING | {"timestamp": "2025-04-17T17:47:09+02:00"},
+            WORKING | {"timestamp": "2025-04-17T17:47:09+02:00"},
+        ),
+    ],
     "status.role": [
         (TaskStatus, WORKING | {"message": {"messageId": "m", "parts": [TEXT]}}, WORKING | {"message": SAID})
     ],

@@ -357,6 +357,16 @@ def _string_status(value: _Object) -> _Object:
     return value
 
 
+_UNZONED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?", re.ASCII).fullmatch
+
+
+def _zone(value: _Object) -> _Object:
+    moment = value.get("timestamp")
+    if isinstance(moment, str) and _UNZONED(moment):
+        value["timestamp"] = f"{moment}Z"
+    return value
+
+
 def _no_message_id(value: _Object) -> _Object:
     if not value.doc.request or value.doc.first:
         value.setdefault("messageId", "")
@@ -610,6 +620,7 @@ QUIRKS: Final[tuple[Quirk, ...]] = (
         "a message of the agent with one text",
         _string_message,
     ),
+    Quirk("status.zone", (TaskStatus,), "a `timestamp` without a zone", "in UTC", _zone),
     Quirk("status.role", (TaskStatus,), "a status message without `role`", "`ROLE_AGENT`", _word_of_agent),
     Quirk(
         "state.words",
