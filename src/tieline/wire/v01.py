@@ -812,7 +812,8 @@ def _in_task(message: Message, task_id: str | None, context_id: str | None) -> M
 
 def _read_odd(params: Json, request: type[Any], error: InvalidParams) -> Any:
     """A request in a shape that is not of 0.1, as it was meant; `error` is what 0.1 has to say of it."""
-    if "id" not in msgspec.json.decode(params, type=dict[str, msgspec.Raw]):
+    members = msgspec.json.decode(params)
+    if isinstance(members, dict) and "id" not in members:
         raise InvalidParams.at("id", "is required")
     try:
         read = quirks.read(params, request)
