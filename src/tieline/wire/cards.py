@@ -76,7 +76,7 @@ def write_old(card: AgentCard) -> bytes:
 
 def form_of(asked: str) -> str | None:
     """The form for a reader that names a version; None where there is none for it."""
-    match = re.match(r"(\d+\.\d+)(?:\.\d+)?$", asked, re.ASCII)
+    match = re.fullmatch(r"(\d+\.\d+)(?:\.\d+)?", asked, re.ASCII)
     return match.group(1) if match and match.group(1) in ("1.0", "0.3", "0.2", "0.1") else None
 
 
@@ -116,7 +116,7 @@ def _card_03(card: AgentCard, now: Json, main: AgentInterface) -> Json:
     """The card of 0.3 out of `now`, that of 1.0."""
     interfaces = dict.fromkeys((i.url, i.protocol_binding) for i in (main, *_of(card, "0.3")))
     capabilities = {**now["capabilities"], "stateTransitionHistory": False}
-    extended = capabilities.pop("extendedAgentCard", False)
+    extended = capabilities.pop("extendedAgentCard", None)
     out: Json = {"protocolVersion": _VERSION_03, "name": card.name, "description": card.description, "url": main.url}
     out["preferredTransport"] = main.protocol_binding
     out["additionalInterfaces"] = [{"url": url, "transport": binding} for url, binding in interfaces]
@@ -128,7 +128,8 @@ def _card_03(card: AgentCard, now: Json, main: AgentInterface) -> Json:
         out["security"] = [_requirement_03(requirement) for requirement in now["securityRequirements"]]
     out |= _same(now, "defaultInputModes", "defaultOutputModes")
     out["skills"] = [_skill_03(skill) for skill in now["skills"]]
-    out["supportsAuthenticatedExtendedCard"] = extended
+    if extended is not None:
+        out["supportsAuthenticatedExtendedCard"] = extended
     return out | _same(now, "signatures")
 
 
@@ -146,9 +147,8 @@ def _card_02(card: AgentCard, now: Json, form: str) -> Json:
     if words and form != "0.2":
         out["authentication"] = {"schemes": list(words)}
     if form == "0.1":
-        for name in ("protocolVersion", "preferredTransport", "additionalInterfaces", "security", "iconUrl"):
+        for name in ("protocolVersion", *_NEWER_THAN_01):
             out.pop(name, None)
-        del out["supportsAuthenticatedExtendedCard"]
         out["capabilities"].pop("extensions", None)
         return out
     if schemes:
