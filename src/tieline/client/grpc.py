@@ -21,6 +21,7 @@ try:
     from google.rpc.status_pb2 import Status
 except ImportError as error:
     raise ImportError(f"gRPC needs: pip install 'tieline[grpc]' ({error})") from error
+from msgspec.structs import replace
 
 from tieline import __version__
 from tieline.client.http import Verify
@@ -61,7 +62,7 @@ from tieline.types import (
     SubscribeToTaskRequest,
     Task,
 )
-from tieline.wire import protobuf
+from tieline.wire import protobuf, protobuf03
 from tieline.wire.protobuf import Rpc
 
 __all__ = ["GrpcTransport"]
@@ -125,26 +126,33 @@ class GrpcTransport:
         self._target, self._tls = _target(address)
         self._address = address
         self._metadata = (("a2a-version", version), *_sendable(metadata or {}))
-        self._extensions_key = "a2a-extensions"
+        self._old = version == protobuf03.VERSION
+        self._extensions_key = "x-a2a-extensions" if self._old else "a2a-extensions"
         self._timeouts = timeouts
         self._verify = verify
         unchecked = verify is False or (isinstance(verify, ssl.SSLContext) and not verify.get_ca_certs())
         if self._tls and unchecked:
             raise ValueError("gRPC checks certificates always: give the file of the authority as `verify`")
         self._max_response_bytes = max_response_bytes
-        self._service, self._rpcs = protobuf.SERVICE, protobuf.RPCS
+        spoken = protobuf03 if self._old else protobuf
+        self._service = spoken.SERVICE
+        self._rpcs = {rpc.operation: rpc for rpc in spoken.RPCS.values()}
         self._channel: Any = None
         self._calls: dict[str, Any] = {}
         self._leaving: set[asyncio.Future[None]] = set()
         self._closed = False
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
+        request, unheard = self._asking(request)
         answer: Task | Message = await self._call("SendMessage", request, extensions)
-        return answer
+        return replace(answer, history=()) if unheard and isinstance(answer, Task) else answer
 
     async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
+        unheard = self._old and request.history_length == 0  # which means all in 0.3
+        if unheard:
+            request = replace(request, history_length=1)
         answer: Task = await self._call("GetTask", request, extensions)
-        return answer
+        return replace(answer, history=()) if unheard else answer
 
     async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
         answer: ListTasksResponse = await self._call("ListTasks", request, extensions)
@@ -162,9 +170,12 @@ class GrpcTransport:
     ) -> Events:
         """See Transport.open. gRPC numbers no events: a stream that is taken up again begins with the task."""
         rpc = self._rpc("SendStreamingMessage" if isinstance(request, SendMessageRequest) else "SubscribeToTask")
+        unheard = False
+        if isinstance(request, SendMessageRequest):
+            request, unheard = self._asking(request)
         data = rpc.write_request(request)
         await self._connect()
-        events = _GrpcEvents(self, rpc, self._calls[rpc.operation](data, metadata=self._with(extensions)))
+        events = _GrpcEvents(self, rpc, self._calls[rpc.operation](data, metadata=self._with(extensions)), unheard)
         try:
             await events.begin()
         except BaseException:
@@ -184,7 +195,17 @@ class GrpcTransport:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _rpc(self, operation: str) -> Rpc:
-        return self._rpcs[operation]
+        rpc: Rpc | None = self._rpcs.get(operation)
+        if rpc is None:
+            raise UnsupportedOperation(f"A2A 0.3 has no {operation} over gRPC.")
+        return rpc
+
+    def _asking(self, request: SendMessageRequest) -> tuple[SendMessageRequest, bool]:
+        """A request as it is sent, and whether it wants no history: 0.3 has no other word for that than 1."""
+        configuration = request.configuration
+        if not self._old or configuration is None or configuration.history_length != 0:
+            return request, False
+        return replace(request, configuration=replace(configuration, history_length=1)), True
 
     def _with(self, extensions: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """The metadata of a call (A2A 1.0 §10.2)."""
@@ -327,12 +348,16 @@ class GrpcTransport:
 
 
 class _GrpcEvents:
-    """An open server stream. The first event is read by `begin`, for a refusal takes its place."""
+    """An open server stream. The first event is read by `begin`, for a refusal takes its place.
 
-    def __init__(self, transport: GrpcTransport, rpc: Rpc, call: Any) -> None:
+    `unheard`: its task is given without history.
+    """
+
+    def __init__(self, transport: GrpcTransport, rpc: Rpc, call: Any, unheard: bool) -> None:
         self._transport = transport
         self._read = rpc.read_answer
         self._call = call
+        self._unheard = unheard
         self._first: bytes | None = None
         self._reading: asyncio.Task[Any] | None = None
         self._over = False
@@ -352,6 +377,8 @@ class _GrpcEvents:
                     return ()
                 data = following
             event = self._read(data)
+            if self._unheard and isinstance(event, Task):
+                event = replace(event, history=())
             if event is not None:
                 return [(None, event)]
 

@@ -25,12 +25,23 @@ except ImportError as error:
     raise ImportError(f"gRPC needs: pip install 'tieline[grpc]' ({error})") from error
 from msgspec.structs import replace
 
+from tieline.card import AgentInterface
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.engine.turn import Caller
-from tieline.errors import ERROR_DOMAIN, A2AError, InternalError, InvalidParams, InvalidRequest, VersionNotSupported
+from tieline.errors import (
+    ERROR_DOMAIN,
+    A2AError,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
+from tieline.event import Event
 from tieline.server.asgi import App
-from tieline.wire import protobuf
+from tieline.types import GetTaskRequest
+from tieline.wire import protobuf, protobuf03
 from tieline.wire.headers import extensions_of
 from tieline.wire.protobuf import Rpc
 
@@ -48,16 +59,23 @@ _DETAIL_CHARS: Final = 200
 _DETAILS_BYTES: Final = 3000
 
 
+_Operation = Callable[[Service, Any, Caller], Awaitable[Any]]
+"""What carries out a request: its answer as a value, or a Cursor."""
+
+
 class GrpcServer:
-    """The gRPC server of an app. `start` it, `leave` when the app's drain begins, `stop` when it is over.
+    """The gRPC server of an app: A2A 1.0 and 0.3. `start` it, `leave` when the app's drain begins, `stop` behind it.
 
     An app with one agent is served as it is. Of several, the `tenant` of a request names the agent, as the card tells;
-    it is then no tenant for the agent.
+    it is then no tenant for the agent. A2A 0.3 has no tenants, and serves one agent alone.
+
+    `address` is the HOST:PORT that cards name.
     """
 
     def __init__(self, app: App) -> None:
         self.open: set[Cursor] = set()  # of streams
         self.stopping = False
+        self.address = ""
         self._app = app
         self._strict = app._strict
         self._health = health.HealthServicer()
@@ -80,7 +98,10 @@ class GrpcServer:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             )
         )
-        self._serve(protobuf.SERVICE, protobuf.VERSION, protobuf.RPCS)
+        self._serve(protobuf.SERVICE, protobuf.VERSION, _OPERATIONS, protobuf.RPCS)
+        if self._only is not None:
+            old = {**_OPERATIONS, "SubscribeToTask": _follow_03, "GetExtendedAgentCard": self._public_card}
+            self._serve(protobuf03.SERVICE, protobuf03.VERSION, old, protobuf03.RPCS, protobuf03.RPCS_OF_PYTHON)
         add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
             (*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME), server
@@ -95,12 +116,29 @@ class GrpcServer:
         if not bound:
             raise OSError(f"{host}:{port} cannot be listened on for gRPC")
         await server.start()
+        self.address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
         return bound
 
-    def _serve(self, name: str, version: str, rpcs: Mapping[str, Rpc]) -> None:
+    def _serve(
+        self,
+        name: str,
+        version: str,
+        operations: Mapping[str, _Operation],
+        rpcs: Mapping[str, Rpc],
+        of_python: Mapping[str, Rpc] | None = None,
+    ) -> None:
         self._names.append(name)
-        handlers = {rpc.name: _Method(self, rpc, version, strict=self._strict).handler for rpc in rpcs.values()}
+        handlers = {}
+        for rpc in rpcs.values():
+            method = _Method(self, rpc, version, operations[rpc.operation], strict=self._strict)
+            if of_python is not None:
+                method.of_python = of_python[rpc.name]
+            handlers[rpc.name] = method.handler
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+
+    async def _public_card(self, service: Service, request: Any, caller: Caller) -> Any:
+        """What 0.3 answers with where there is no extended card: the one that all may read."""
+        return service.agent.card((AgentInterface(self.address, "GRPC", protobuf03.VERSION),))
 
     def service(self, request: Any) -> tuple[Service, Any]:
         """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
@@ -140,41 +178,47 @@ def _check_free(host: str, port: int) -> None:
 class _Method:
     """One rpc on the wire."""
 
-    def __init__(self, server: GrpcServer, rpc: Rpc, version: str, *, strict: bool) -> None:
+    def __init__(self, server: GrpcServer, rpc: Rpc, version: str, operation: _Operation, *, strict: bool) -> None:
+        self.of_python: Rpc | None = None  # for callers that are the official Python SDK, where it differs
         self._server = server
         self._rpc = rpc
         self._version = version
-        self._nameless = not strict or version == "0.3"  # §3.6.2: a request without a version is one of 0.3
-        self._call = _OPERATIONS[rpc.operation]
+        self._old = version == protobuf03.VERSION
+        self._nameless = not strict or self._old  # §3.6.2: a request without a version is one of 0.3
+        self._call = operation
         make = grpc.unary_stream_rpc_method_handler if rpc.streaming else grpc.unary_unary_rpc_method_handler
         self.handler = make(self._stream if rpc.streaming else self._answer)
 
     async def _answer(self, data: bytes, context: Any) -> bytes:
         try:
-            caller = self._caller(context.invocation_metadata())
-            service, request = self._server.service(self._rpc.read_request(data))
-            return self._rpc.write_answer(await self._call(service, request, caller))
+            metadata = context.invocation_metadata()
+            rpc = self._rpc if self.of_python is None or not _is_python(metadata) else self.of_python
+            caller = self._caller(metadata)
+            service, request = self._server.service(rpc.read_request(data))
+            return rpc.write_answer(await self._call(service, request, caller))
         except A2AError as error:
             failure = error
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
             failure = _ours(error)
-        await _abort(context, failure)
+        await self._abort(context, failure)
         raise AssertionError("unreachable")
 
     async def _stream(self, data: bytes, context: Any) -> None:
         try:
-            caller = self._caller(context.invocation_metadata())
-            service, request = self._server.service(self._rpc.read_request(data))
+            metadata = context.invocation_metadata()
+            rpc = self._rpc if self.of_python is None or not _is_python(metadata) else self.of_python
+            caller = self._caller(metadata)
+            service, request = self._server.service(rpc.read_request(data))
             cursor: Cursor = await self._call(service, request, caller)
         except A2AError as error:
-            await _abort(context, error)
+            await self._abort(context, error)
             return
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
-            await _abort(context, _ours(error))
+            await self._abort(context, _ours(error))
             return
         opened = self._server.open
         opened.add(cursor)
-        write_answer, write = self._rpc.write_answer, context.write
+        write_answer, write = rpc.write_answer, context.write
         failure: A2AError | None = None
         try:
             await context.send_initial_metadata(())  # the stream is open, though nothing may come for a while
@@ -196,7 +240,18 @@ class _Method:
             cursor.close()
             opened.discard(cursor)
         if failure is not None:
-            await _abort(context, failure)
+            await self._abort(context, failure)
+
+    async def _abort(self, context: Any, error: A2AError) -> None:
+        """End a call with an error (A2A 1.0 §10.6). Callers of 0.3 know it by the name in front of its sentence."""
+        status, message = error.grpc_status, error.message
+        if self._old:
+            status = "UNIMPLEMENTED" if status == "FAILED_PRECONDITION" else status
+            message = f"{error.name}: {message}"
+        code = getattr(grpc.StatusCode, status)
+        message = _cut(message)
+        details = status_details(error, code.value[0], message)
+        await context.abort(code, message, (("grpc-status-details-bin", details),))
 
     def _caller(self, metadata: Sequence[tuple[str, Any]]) -> Caller:
         """Who calls, in which version and with which extensions. Raises VersionNotSupported."""
@@ -240,6 +295,17 @@ async def _subscribe(service: Service, request: Any, caller: Caller) -> Cursor:
     return await service.subscribe_to_task(request, caller)
 
 
+async def _follow_03(service: Service, request: Any, caller: Caller) -> Cursor:
+    """TaskSubscription: ends when the agent asks, too; of a task that has ended it gives the task."""
+    try:
+        return await service.subscribe_to_task(request, caller, until_input=True)
+    except UnsupportedOperation as error:
+        if "state" not in error.metadata:
+            raise
+    task = await service.get_task(GetTaskRequest(request.id), caller)
+    return Cursor(None, 0, head=[Event(task.value)])
+
+
 async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:
     return await service.create_push_notification_config()
 
@@ -248,7 +314,7 @@ async def _extended_card(service: Service, request: Any, caller: Caller) -> Any:
     return await service.get_extended_agent_card()
 
 
-_OPERATIONS: Final[dict[str, Callable[[Service, Any, Caller], Awaitable[Any]]]] = {
+_OPERATIONS: Final[dict[str, _Operation]] = {
     "SendMessage": _send,
     "SendStreamingMessage": _send_streaming,
     "GetTask": _get,
@@ -263,20 +329,16 @@ _OPERATIONS: Final[dict[str, Callable[[Service, Any, Caller], Awaitable[Any]]]] 
 }
 
 
+def _is_python(metadata: Sequence[tuple[str, Any]]) -> bool:
+    return any(name == "user-agent" and value.startswith("grpc-python") for name, value in metadata)
+
+
 def _ours(error: Exception) -> A2AError:
     """What the caller hears of a fault that is not its own."""
     if isinstance(error, RecursionError):
         return InvalidRequest("The request nests too deep.")
     log.exception("a request failed", exc_info=error)
     return InternalError("Internal error. The server's operator finds the reason in the log.")
-
-
-async def _abort(context: Any, error: A2AError) -> None:
-    """End a call with an error (A2A 1.0 §10.6)."""
-    code = getattr(grpc.StatusCode, error.grpc_status)
-    message = _cut(error.message)
-    details = status_details(error, code.value[0], message)
-    await context.abort(code, message, (("grpc-status-details-bin", details),))
 
 
 def status_details(error: A2AError, code: int, message: str) -> bytes:

@@ -134,7 +134,7 @@ class _Grpc:
         except OSError as error:
             raise CannotServe(f"{error}. Choose another one with --grpc-port.") from None
         address = f"{_in_url(self._public_host or self._host)}:{port}"
-        self._app.grpc_address = address
+        self.server.address = self._app.grpc_address = address
         if self._on_ready is not None:
             self._on_ready(address)
 

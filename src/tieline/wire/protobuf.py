@@ -271,6 +271,10 @@ _ROLES: Final = tuple(Role)
 _ROLE_NUMBERS: Final = {role: number for number, role in enumerate(Role)}
 
 
+state_number: Final = _STATE_NUMBERS.__getitem__
+role_number: Final = _ROLE_NUMBERS.__getitem__
+
+
 def read_state(number: int) -> TaskState:
     if not 0 <= number < len(_STATES):
         raise Fault("state", f"{number} is no state of a task")
@@ -283,7 +287,7 @@ def read_role(number: int) -> Role:
     return _ROLES[number]
 
 
-def _write_text(message: Any, name: str, text: str) -> None:
+def write_text(message: Any, name: str, text: str) -> None:
     """Set a string. Raises Fault with its JSON name."""
     try:
         setattr(message, name, text)
@@ -291,14 +295,14 @@ def _write_text(message: Any, name: str, text: str) -> None:
         raise Fault(json_name(name), "cannot be written as UTF-8") from None
 
 
-def _write_texts(into: Any, texts: Iterable[str], name: str) -> None:
+def write_texts(into: Any, texts: Iterable[str], name: str) -> None:
     try:
         into.extend(texts)
     except UnicodeEncodeError:
         raise Fault(name, "cannot be written as UTF-8") from None
 
 
-def _write_count(message: Any, name: str, count: int) -> None:
+def write_count(message: Any, name: str, count: int) -> None:
     try:
         setattr(message, name, count)
     except ValueError:
@@ -318,12 +322,12 @@ def read_part(part: Any) -> Part:
     kind = part.WhichOneof("content")
     metadata = None
     if part.HasField("metadata"):
-        metadata = _inside("metadata", read_struct, part.metadata)
+        metadata = inside("metadata", read_struct, part.metadata)
     filename, media_type = part.filename or None, part.media_type or None
     if kind == "text":
         return Part(part.text, metadata=metadata, filename=filename, media_type=media_type)
     if kind == "data":
-        data = _inside("data", read_value, part.data)
+        data = inside("data", read_value, part.data)
         return Part(data=data, metadata=metadata, filename=filename, media_type=media_type)
     if kind == "raw":
         return Part(raw=part.raw, metadata=metadata, filename=filename, media_type=media_type)
@@ -335,36 +339,36 @@ def read_part(part: Any) -> Part:
 def write_part(into: Any, part: Part) -> None:
     text, raw = part.text, part.raw
     if text is not None:
-        _write_text(into, "text", text)
+        write_text(into, "text", text)
     elif raw is not None:
         into.raw = bytes(raw)
     elif part.url is not None:
-        _write_text(into, "url", part.url)
+        write_text(into, "url", part.url)
     else:
         try:
             write_value(into.data, part.data)
         except Fault as fault:
             raise fault.within("data") from None
     if part.metadata is not None:
-        _write_metadata(into, part.metadata)
+        write_metadata(into, part.metadata)
     if part.filename:
-        _write_text(into, "filename", part.filename)
+        write_text(into, "filename", part.filename)
     if part.media_type:
-        _write_text(into, "media_type", part.media_type)
+        write_text(into, "media_type", part.media_type)
 
 
-def _read_metadata(message: Any) -> dict[str, Any] | None:
-    return _inside("metadata", read_struct, message.metadata) if message.HasField("metadata") else None
+def read_metadata(message: Any) -> dict[str, Any] | None:
+    return inside("metadata", read_struct, message.metadata) if message.HasField("metadata") else None
 
 
-def _write_metadata(into: Any, metadata: Mapping[str, Any]) -> None:
+def write_metadata(into: Any, metadata: Mapping[str, Any]) -> None:
     try:
         write_struct(into.metadata, metadata)
     except Fault as fault:
         raise fault.within("metadata") from None
 
 
-def _inside(name: str, read: Callable[[Any], T], message: Any) -> T:
+def inside(name: str, read: Callable[[Any], T], message: Any) -> T:
     """What `read` gives; a fault has `name` before its path."""
     try:
         return read(message)
@@ -399,7 +403,7 @@ def read_message(message: Any) -> Message:
         read_all("parts", read_part, message.parts),
         message.context_id or None,
         message.task_id or None,
-        _read_metadata(message),
+        read_metadata(message),
         tuple(message.extensions),
         tuple(message.reference_task_ids),
     )
@@ -407,26 +411,26 @@ def read_message(message: Any) -> Message:
 
 def write_message(into: Any, message: Message) -> None:
     into.SetInParent()
-    _write_text(into, "message_id", message.message_id)
+    write_text(into, "message_id", message.message_id)
     into.role = _ROLE_NUMBERS[message.role]
     write_all("parts", write_part, into.parts, message.parts)
     if message.context_id:
-        _write_text(into, "context_id", message.context_id)
+        write_text(into, "context_id", message.context_id)
     if message.task_id:
-        _write_text(into, "task_id", message.task_id)
+        write_text(into, "task_id", message.task_id)
     if message.metadata is not None:
-        _write_metadata(into, message.metadata)
+        write_metadata(into, message.metadata)
     if message.extensions:
-        _write_texts(into.extensions, message.extensions, "extensions")
+        write_texts(into.extensions, message.extensions, "extensions")
     if message.reference_task_ids:
-        _write_texts(into.reference_task_ids, message.reference_task_ids, "referenceTaskIds")
+        write_texts(into.reference_task_ids, message.reference_task_ids, "referenceTaskIds")
 
 
 def read_status(status: Any) -> TaskStatus:
     return TaskStatus(
         read_state(status.state),
-        _inside("message", read_message, status.message) if status.HasField("message") else None,
-        _inside("timestamp", read_timestamp, status.timestamp) if status.HasField("timestamp") else None,
+        inside("message", read_message, status.message) if status.HasField("message") else None,
+        inside("timestamp", read_timestamp, status.timestamp) if status.HasField("timestamp") else None,
     )
 
 
@@ -434,12 +438,12 @@ def write_status(into: Any, status: TaskStatus) -> None:
     into.SetInParent()
     into.state = _STATE_NUMBERS[status.state]
     if status.message is not None:
-        _into("message", write_message, into.message, status.message)
+        into_field("message", write_message, into.message, status.message)
     if status.timestamp:
-        _into("timestamp", write_timestamp, into.timestamp, status.timestamp)
+        into_field("timestamp", write_timestamp, into.timestamp, status.timestamp)
 
 
-def _into(name: str, write: Callable[[Any, T], None], into: Any, value: T) -> None:
+def into_field(name: str, write: Callable[[Any, T], None], into: Any, value: T) -> None:
     """Write one message inside another; a fault has `name` before its path."""
     try:
         write(into, value)
@@ -453,88 +457,88 @@ def read_artifact(artifact: Any) -> Artifact:
         read_all("parts", read_part, artifact.parts),
         artifact.name or None,
         artifact.description or None,
-        _read_metadata(artifact),
+        read_metadata(artifact),
         tuple(artifact.extensions),
     )
 
 
 def write_artifact(into: Any, artifact: Artifact) -> None:
     into.SetInParent()
-    _write_text(into, "artifact_id", artifact.artifact_id)
+    write_text(into, "artifact_id", artifact.artifact_id)
     write_all("parts", write_part, into.parts, artifact.parts)
     if artifact.name:
-        _write_text(into, "name", artifact.name)
+        write_text(into, "name", artifact.name)
     if artifact.description:
-        _write_text(into, "description", artifact.description)
+        write_text(into, "description", artifact.description)
     if artifact.metadata is not None:
-        _write_metadata(into, artifact.metadata)
+        write_metadata(into, artifact.metadata)
     if artifact.extensions:
-        _write_texts(into.extensions, artifact.extensions, "extensions")
+        write_texts(into.extensions, artifact.extensions, "extensions")
 
 
 def read_task(task: Any) -> Task:
     return Task(
         task.id,
-        _inside("status", read_status, _required(task, "status")),
+        inside("status", read_status, required(task, "status")),
         task.context_id or None,
         read_all("artifacts", read_artifact, task.artifacts),
         read_all("history", read_message, task.history),
-        _read_metadata(task),
+        read_metadata(task),
     )
 
 
 def write_task(into: Any, task: Task) -> None:
     into.SetInParent()
-    _write_text(into, "id", task.id)
-    _into("status", write_status, into.status, task.status)
+    write_text(into, "id", task.id)
+    into_field("status", write_status, into.status, task.status)
     if task.context_id:
-        _write_text(into, "context_id", task.context_id)
+        write_text(into, "context_id", task.context_id)
     if task.artifacts:
         write_all("artifacts", write_artifact, into.artifacts, task.artifacts)
     if task.history:
         write_all("history", write_message, into.history, task.history)
     if task.metadata is not None:
-        _write_metadata(into, task.metadata)
+        write_metadata(into, task.metadata)
 
 
-def _required(message: Any, name: str) -> Any:
+def required(message: Any, name: str) -> Any:
     if not message.HasField(name):
         raise Fault(json_name(name), "is required")
     return getattr(message, name)
 
 
 def read_status_update(event: Any) -> TaskStatusUpdateEvent:
-    status = _inside("status", read_status, _required(event, "status"))
-    return TaskStatusUpdateEvent(event.task_id, event.context_id, status, _read_metadata(event))
+    status = inside("status", read_status, required(event, "status"))
+    return TaskStatusUpdateEvent(event.task_id, event.context_id, status, read_metadata(event))
 
 
 def write_status_update(into: Any, event: TaskStatusUpdateEvent) -> None:
     into.SetInParent()
-    _write_text(into, "task_id", event.task_id)
-    _write_text(into, "context_id", event.context_id)
-    _into("status", write_status, into.status, event.status)
+    write_text(into, "task_id", event.task_id)
+    write_text(into, "context_id", event.context_id)
+    into_field("status", write_status, into.status, event.status)
     if event.metadata is not None:
-        _write_metadata(into, event.metadata)
+        write_metadata(into, event.metadata)
 
 
 def read_artifact_update(event: Any) -> TaskArtifactUpdateEvent:
-    artifact = _inside("artifact", read_artifact, _required(event, "artifact"))
+    artifact = inside("artifact", read_artifact, required(event, "artifact"))
     return TaskArtifactUpdateEvent(
-        event.task_id, event.context_id, artifact, event.append, event.last_chunk, _read_metadata(event)
+        event.task_id, event.context_id, artifact, event.append, event.last_chunk, read_metadata(event)
     )
 
 
 def write_artifact_update(into: Any, event: TaskArtifactUpdateEvent) -> None:
     into.SetInParent()
-    _write_text(into, "task_id", event.task_id)
-    _write_text(into, "context_id", event.context_id)
-    _into("artifact", write_artifact, into.artifact, event.artifact)
+    write_text(into, "task_id", event.task_id)
+    write_text(into, "context_id", event.context_id)
+    into_field("artifact", write_artifact, into.artifact, event.artifact)
     if event.append:
         into.append = True
     if event.last_chunk:
         into.last_chunk = True
     if event.metadata is not None:
-        _write_metadata(into, event.metadata)
+        write_metadata(into, event.metadata)
 
 
 _EVENTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
@@ -550,16 +554,16 @@ def read_answer(answer: Any) -> Task | Message:
     name = answer.WhichOneof("payload")
     if name is None:
         raise Fault("", "has to hold exactly one of task and message, it holds none")
-    read: Task | Message = _inside(name, _EVENTS[name][1], getattr(answer, name))
+    read: Task | Message = inside(name, _EVENTS[name][1], getattr(answer, name))
     return read
 
 
 def write_answer(into: Any, answer: Task | Message) -> None:
     """A task or message into a SendMessageResponse."""
     if isinstance(answer, Task):
-        _into("task", write_task, into.task, answer)
+        into_field("task", write_task, into.task, answer)
     else:
-        _into("message", write_message, into.message, answer)
+        into_field("message", write_message, into.message, answer)
 
 
 def read_event(response: Any) -> StreamEvent | None:
@@ -568,16 +572,16 @@ def read_event(response: Any) -> StreamEvent | None:
     if name is None:
         return None
     told, read = _EVENTS[name]
-    event: StreamEvent = _inside(told, read, getattr(response, name))
+    event: StreamEvent = inside(told, read, getattr(response, name))
     return event
 
 
 def write_event(into: Any, event: StreamEvent) -> None:
     """An event into a StreamResponse."""
     if isinstance(event, TaskArtifactUpdateEvent):
-        _into("artifactUpdate", write_artifact_update, into.artifact_update, event)
+        into_field("artifactUpdate", write_artifact_update, into.artifact_update, event)
     elif isinstance(event, TaskStatusUpdateEvent):
-        _into("statusUpdate", write_status_update, into.status_update, event)
+        into_field("statusUpdate", write_status_update, into.status_update, event)
     else:
         write_answer(into, event)
 
@@ -588,30 +592,30 @@ def write_event(into: Any, event: StreamEvent) -> None:
 def _read_send(request: Any) -> SendMessageRequest:
     configuration = None
     if request.HasField("configuration"):
-        configuration = _inside("configuration", _read_configuration, request.configuration)
+        configuration = inside("configuration", _read_configuration, request.configuration)
     return SendMessageRequest(
-        _inside("message", read_message, _required(request, "message")),
+        inside("message", read_message, required(request, "message")),
         request.tenant or None,
         configuration,
-        _read_metadata(request),
+        read_metadata(request),
     )
 
 
 def _write_send(into: Any, request: SendMessageRequest) -> None:
-    _into("message", write_message, into.message, request.message)
+    into_field("message", write_message, into.message, request.message)
     if request.tenant:
-        _write_text(into, "tenant", request.tenant)
+        write_text(into, "tenant", request.tenant)
     if request.configuration is not None:
-        _into("configuration", _write_configuration, into.configuration, request.configuration)
+        into_field("configuration", _write_configuration, into.configuration, request.configuration)
     if request.metadata is not None:
-        _write_metadata(into, request.metadata)
+        write_metadata(into, request.metadata)
 
 
 def _read_configuration(configuration: Any) -> SendMessageConfiguration:
     webhook = None
     if configuration.HasField("task_push_notification_config"):
         read = reader_of(TaskPushNotificationConfig)
-        webhook = _inside("taskPushNotificationConfig", read, configuration.task_push_notification_config)
+        webhook = inside("taskPushNotificationConfig", read, configuration.task_push_notification_config)
     return SendMessageConfiguration(
         tuple(configuration.accepted_output_modes),
         webhook,
@@ -622,12 +626,12 @@ def _read_configuration(configuration: Any) -> SendMessageConfiguration:
 
 def _write_configuration(into: Any, configuration: SendMessageConfiguration) -> None:
     into.SetInParent()
-    _write_texts(into.accepted_output_modes, configuration.accepted_output_modes, "acceptedOutputModes")
+    write_texts(into.accepted_output_modes, configuration.accepted_output_modes, "acceptedOutputModes")
     webhook = configuration.task_push_notification_config
     if webhook is not None:
-        _into("taskPushNotificationConfig", write_fields, into.task_push_notification_config, webhook)
+        into_field("taskPushNotificationConfig", write_fields, into.task_push_notification_config, webhook)
     if configuration.history_length is not None:
-        _write_count(into, "history_length", configuration.history_length)
+        write_count(into, "history_length", configuration.history_length)
     if configuration.return_immediately:
         into.return_immediately = True
 
@@ -664,7 +668,9 @@ def _fields(type_: type[msgspec.Struct], descriptor: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(type_)
     fields = []
     for field in msgspec.structs.fields(type_):
-        described = descriptor.fields_by_name[field.name]
+        described = descriptor.fields_by_name.get(field.name)
+        if described is None:  # this version of the message has no such field
+            continue
         message = described.message_type
         repeated = described.is_repeated
         kind = "scalar"
@@ -705,7 +711,10 @@ def reader_of(type_: type[T]) -> Callable[[Any], T]:
     def read(message: Any) -> T:
         made: dict[str, Any] = {}
         for field in _fields(type_, message.DESCRIPTOR):  # type: ignore[arg-type]
-            made[field.name] = _inside(json_name(field.name), lambda m, f=field: _read_field(m, f), message)  # type: ignore[misc]
+            try:
+                made[field.name] = _read_field(message, field)
+            except Fault as fault:
+                raise fault.within(json_name(field.name)) from None
         try:
             return type_(**made)
         except ValueError as error:
@@ -718,7 +727,7 @@ def _read_field(message: Any, field: _Field) -> Any:
     value = getattr(message, field.name)
     if field.kind == "map":
         inner = reader_of(field.inner) if field.inner is not None else str
-        return {key: _inside(key, inner, item) for key, item in value.items()}
+        return {key: inside(key, inner, item) for key, item in value.items()}
     if field.kind == "list":
         return read_all("", reader_of(field.inner), value) if field.inner is not None else tuple(value)
     if field.presence and not message.HasField(field.name):
@@ -768,7 +777,7 @@ def _write_field(into: Any, field: _Field, given: Any) -> None:
             if field.inner is None:
                 target[key] = item
             else:
-                _into(key, write_fields, target[key], item)
+                into_field(key, write_fields, target[key], item)
     elif field.kind == "list":
         if field.inner is None:
             target.extend(given)
@@ -782,19 +791,16 @@ def _write_field(into: Any, field: _Field, given: Any) -> None:
         write_fields(target, given)
 
 
-def _named(*required: str) -> Callable[[Callable[[Any], T]], Callable[[Any], T]]:
+def _demanding(read: Callable[[Any], T], names: tuple[str, ...]) -> Callable[[Any], T]:
     """Demands strings that the specification requires: "" is an absent one."""
 
-    def demanding(read: Callable[[Any], T]) -> Callable[[Any], T]:
-        def checked(message: Any) -> T:
-            for name in required:
-                if not getattr(message, name):
-                    raise Fault(json_name(name), "is required")
-            return read(message)
+    def checked(message: Any) -> T:
+        for name in names:
+            if not getattr(message, name):
+                raise Fault(json_name(name), "is required")
+        return read(message)
 
-        return checked
-
-    return demanding
+    return checked
 
 
 # --- rpcs -------------------------------------------------------------------------------------------------------------
@@ -884,8 +890,8 @@ def rpcs_by_name(rpcs: Iterable[Rpc]) -> dict[str, Rpc]:
     return {each.name: each for each in rpcs}
 
 
-def _generic(class_: Any, type_: type[Any], *required: str) -> tuple[Any, Callable[[Any], Any], Any]:
-    return class_, _named(*required)(reader_of(type_)), write_fields
+def _generic(class_: Any, type_: type[Any], *names: str) -> tuple[Any, Callable[[Any], Any], Any]:
+    return class_, _demanding(reader_of(type_), names), write_fields
 
 
 def _nothing(message: Any, value: object = None) -> None:
@@ -905,9 +911,9 @@ def _read_page(page: Any) -> ListTasksResponse:
 
 def _write_page(into: Any, page: ListTasksResponse) -> None:
     write_all("tasks", write_task, into.tasks, page.tasks)
-    _write_text(into, "next_page_token", page.next_page_token)
-    _write_count(into, "page_size", page.page_size)
-    _write_count(into, "total_size", page.total_size)
+    write_text(into, "next_page_token", page.next_page_token)
+    write_count(into, "page_size", page.page_size)
+    write_count(into, "total_size", page.total_size)
 
 
 RPCS: Final = rpcs_by_name(
