@@ -11,6 +11,7 @@ import tieline
 from tests.server.agents import replier, worker
 from tests.server.raw import JSON, Pairs, Reply, asgi, in_loop, request, serve
 from tieline import AgentSkill
+from tieline.wire.dialects import DIALECTS
 
 CARD = "/.well-known/agent-card.json"
 
@@ -71,12 +72,13 @@ async def test_a_query_behind_the_path_changes_nothing() -> None:
     "card.declares-every-protocol", "card.protocols-properly-declared", "interface.preference-order"
 )
 @in_loop
-async def test_the_card_declares_json_rpc_first_and_rest_both_in_1_0_and_nothing_else() -> None:
+async def test_the_card_declares_json_rpc_and_rest_of_each_dialect_the_latest_first_and_nothing_else() -> None:
     declared = (await card(tieline.app(worker()))).json()["supportedInterfaces"]
+    versions = [dialect.version for dialect in DIALECTS if dialect.version != "0.1"]
     assert [(each["protocolBinding"], each["protocolVersion"]) for each in declared] == [
-        ("JSONRPC", "1.0"),
-        ("HTTP+JSON", "1.0"),
+        (binding, version) for version in versions for binding in ("JSONRPC", "HTTP+JSON")
     ]
+    assert versions[0] == "1.0"
 
 
 @pytest.mark.requirement("interface.accurate")
@@ -98,7 +100,7 @@ async def test_every_declared_interface_speaks_its_protocol_at_its_url() -> None
 @pytest.mark.parametrize("streaming", [True, False])
 @in_loop
 async def test_the_card_says_whether_the_agent_streams(streaming: bool) -> None:
-    reply = await card(tieline.app(worker(streaming=streaming)))
+    reply = await card(tieline.app(worker(streaming=streaming)), [("Host", "a"), ("A2A-Version", "1.0")])
     assert reply.json()["capabilities"] == {
         "streaming": streaming,
         "pushNotifications": False,
@@ -221,14 +223,14 @@ async def test_the_card_is_served_with_what_caches_need() -> None:
     assert reply.headers["etag"].startswith('"')
     assert reply.headers["etag"].endswith('"')
     assert parsedate_to_datetime(reply.headers["last-modified"]).tzinfo is not None
-    assert "host" in reply.headers["vary"].lower()
+    assert reply.headers["vary"] == "Host, A2A-Version"
 
 
 @in_loop
 async def test_behind_a_trusted_proxy_caches_are_told_that_its_headers_count_too() -> None:
     reply = await card(tieline.app(worker(), trust_forwarded=True))
     varies = {name.strip().lower() for name in reply.headers["vary"].split(",")}
-    assert varies >= {"host", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix"}
+    assert varies == {"host", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix", "a2a-version"}
 
 
 @in_loop

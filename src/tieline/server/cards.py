@@ -74,11 +74,9 @@ class CardPage:
     def _checked_forms(self) -> frozenset[str]:
         """The forms that the card has, by the versions of what is mounted."""
         card = self._agent.card(self._interfaces(self._public_url or "http://localhost"))
-        versions = {interface.protocol_version for interface in card.supported_interfaces}
-        forms = {"1.0"} if "1.0" in versions else set()
-        if "0.3" in versions:
-            forms.add("0.3")
-        if versions & {"0.3", "0.1"}:
+        forms = {each.protocol_version for each in card.supported_interfaces} & {"1.0", "0.3"}
+        mounted = {(each.protocol_binding, each.protocol_version) for each in card.supported_interfaces}
+        if mounted & {("JSONRPC", "0.3"), ("JSONRPC", "0.1")}:  # readers before 0.3 know no other binding
             forms |= {"0.2", "0.1", cards.OLDEST}
         faults = [*check_card(card), *(fault for form in sorted(forms) for fault in cards.lacking(card, form))]
         if faults:
