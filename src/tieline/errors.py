@@ -199,7 +199,7 @@ class TaskNotFound(A2AError):
     reason = "TASK_NOT_FOUND"
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"There is no task {task_id!r}, or it is not yours.", metadata={"taskId": task_id})
+        super().__init__(f"Task {task_id!r} was not found: there is none, or it is not yours.", metadata={"taskId": task_id})
 
 
 class TaskNotCancelable(A2AError):

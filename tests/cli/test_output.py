@@ -45,7 +45,7 @@ def test_the_payload_is_on_stdout_and_everything_else_on_stderr(tieline: Tieline
     failed = tieline("task", "get", "none")
     assert failed.out == ""
     assert failed.err.splitlines()[:2] == [
-        "Error: There is no task 'none', or it is not yours.",
+        "Error: Task 'none' was not found: there is none, or it is not yours.",
         "Code: TaskNotFoundError",
     ]
 

@@ -12,7 +12,7 @@ from tests.server.agents import worker
 from tests.server.raw import Pairs, Reply, asgi, in_loop
 
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
-SUPPORTED = {"supportedVersions": "1.0"}
+SUPPORTED = {"supportedVersions": "1.0, 0.3, 0.2, 0.1"}
 
 
 async def send(app: Any, path: str, headers: Pairs, query: str = "") -> Reply:
@@ -62,7 +62,7 @@ async def test_1_0_is_served_with_any_patch_number(version: str, strict: bool, p
 
 @both
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("version", ["0.3", "0.3.0", "0.5", "1.1", "2.0", "1", "one", "\xff", "1.0, 0.3"])
+@pytest.mark.parametrize("version", ["0.4", "0.4.0", "0.5", "1.1", "2.0", "1", "one", "\xff", "1.0, 0.3"])
 @in_loop
 async def test_another_version_is_refused_with_those_that_are_served(version: str, strict: bool, path: str) -> None:
     app = tieline.app(worker(), strict=strict)
@@ -86,8 +86,8 @@ async def test_a_version_in_the_query_counts_where_no_header_has_one(query: str,
 async def test_a_version_is_refused_before_the_operation_is_looked_at() -> None:
     app = tieline.app(worker())
     body = b'{"jsonrpc":"2.0","id":"v","method":"message/send","params":{"x":5}}'
-    assert refusal(await asgi(app, "POST", "/", body, [("A2A-Version", "0.3")])) is not None
-    assert refusal(await asgi(app, "GET", "/extendedAgentCard", headers=[("A2A-Version", "0.3")])) is not None
+    assert refusal(await asgi(app, "POST", "/", body, [("A2A-Version", "0.4")])) is not None
+    assert refusal(await asgi(app, "GET", "/extendedAgentCard", headers=[("A2A-Version", "0.4")])) is not None
 
 
 @in_loop

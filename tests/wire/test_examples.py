@@ -16,7 +16,7 @@ from tieline.errors import A2AError, InvalidParams, TaskNotFound
 from tieline.types import SendMessageRequest, decode, encode
 from tieline.wire import jsonrpc, rest
 from tieline.wire.methods import METHODS
-from tieline.wire.v1 import read_params
+from tieline.wire.v1 import V1
 
 
 def as_bytes(value: Any) -> bytes:
@@ -31,9 +31,9 @@ def test_a_message_of_the_specification_is_read_and_written_again(section: str) 
     envelope = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": wire}
     call = jsonrpc.read_call(as_bytes(envelope))
     assert (call.id, call.method) == (b"1", "SendMessage")
-    assert read_params(METHODS[call.method], call.params) == request
+    assert V1.read_params(METHODS[call.method], call.params) == request
     method, fields = rest.route("POST", "/message:send")
-    assert rest.read_request(method, fields, "", as_bytes(wire)) == request
+    assert rest.read_request(V1, method, fields, "", as_bytes(wire)) == request
 
 
 @pytest.mark.requirement("fields.server-refuses-missing")
@@ -51,7 +51,7 @@ def test_a_json_rpc_request_of_the_specification_is_read(section: str) -> None:
     call = jsonrpc.read_call(as_bytes(envelope))
     assert call.id == str(envelope["id"]).encode()
     method = METHODS[call.method]
-    assert read_params(method, call.params) == method.request(**expected)
+    assert V1.read_params(method, call.params) == method.request(**expected)
 
 
 @pytest.mark.parametrize("section", sorted(RESULTS))

@@ -3,46 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.wire.strategies import FIXED
-from tieline.errors import MediaTypeNotSupported, VersionNotSupported
-from tieline.wire.headers import check_json, check_version, event_number, extensions_of
-
-
-@pytest.mark.parametrize("asked", ["1.0", "1.0.0", "1.0.1", "1.0.99"])
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_patch_number_does_not_count(asked: str, strict: bool) -> None:
-    assert check_version(asked, strict=strict) == "1.0"
-
-
-@pytest.mark.parametrize(
-    "asked",
-    ["0.3", "0.3.0", "1.1", "2.0", "1", "10", "v1.0", "1.0-rc", "1.0.0.0", "1.0.", "x", "1.0,0.3", "\uff11.\uff10"],
-)
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_version_that_is_not_served_is_refused_with_those_that_are(asked: str, strict: bool) -> None:
-    with pytest.raises(VersionNotSupported) as caught:
-        check_version(asked, strict=strict)
-    assert caught.value.metadata == {"requestedVersion": asked, "supportedVersions": "1.0"}
-
-
-def test_no_version_is_1_0_unless_strict_then_it_is_0_3() -> None:
-    assert check_version("") == "1.0"
-    with pytest.raises(VersionNotSupported) as caught:
-        check_version("", strict=True)
-    assert caught.value.metadata["requestedVersion"] == "0.3"
-
-
-@FIXED
-@given(st.text(max_size=12))
-def test_any_version_is_served_or_refused(asked: str) -> None:
-    try:
-        served = check_version(asked)
-    except VersionNotSupported:
-        served = "refused"
-    assert served in ("1.0", "refused")
+from tieline.errors import MediaTypeNotSupported
+from tieline.wire.headers import check_json, event_number, extensions_of
 
 
 @pytest.mark.requirement("jsonrpc.comma-separated", "rest.comma-separated")

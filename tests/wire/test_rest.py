@@ -28,6 +28,7 @@ from tieline.errors import (
 from tieline.types import GetTaskRequest, ListTasksRequest, TaskState, decode, encode
 from tieline.wire import rest
 from tieline.wire.methods import METHODS
+from tieline.wire.v1 import V1
 
 TABLE = """
 SendMessage                       POST    /message:send
@@ -57,7 +58,7 @@ def fields_of(error: InvalidParams) -> list[str]:
 
 
 def query(text: str, name: str = "ListTasks", **fields: str) -> Any:
-    return rest.read_request(METHODS[name], fields, text, b"")
+    return rest.read_request(V1, METHODS[name], fields, text, b"")
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def test_unknown_names_in_a_query_are_ignored() -> None:
 def test_a_field_of_the_path_cannot_be_covered_by_the_query_or_the_body() -> None:
     assert query("id=other&historyLength=1", "GetTask", id="t") == GetTaskRequest("t", history_length=1)
     cancel = METHODS["CancelTask"]
-    request = rest.read_request(cancel, {"id": "t"}, "id=other", b'{"id":"other","metadata":{"a":1}}')
+    request = rest.read_request(V1, cancel, {"id": "t"}, "id=other", b'{"id":"other","metadata":{"a":1}}')
     assert (request.id, request.metadata) == ("t", {"a": 1})
 
 
@@ -223,7 +224,7 @@ def test_a_field_of_the_path_cannot_be_covered_by_the_query_or_the_body() -> Non
 def test_any_query_is_read_or_refused(text: str) -> None:
     for name, fields in (("ListTasks", {}), ("GetTask", {"id": "t"}), ("SubscribeToTask", {"id": "t"})):
         try:
-            rest.read_request(METHODS[name], fields, text, b"")
+            rest.read_request(V1, METHODS[name], fields, text, b"")
         except InvalidParams as error:
             refusal = error
             assert refusal.violations
@@ -236,14 +237,14 @@ def test_any_query_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize("body", [b"{", b"hello", b"\xff", b'{"a":NaN}', b'{"a":"\\ud800"}', b"{}{}"])
 def test_a_body_that_is_not_json_is_a_parse_error(name: str, body: bytes) -> None:
     with pytest.raises(ParseError):
-        rest.read_request(METHODS[name], {} if name == "SendMessage" else {"id": "t"}, "", body)
+        rest.read_request(V1, METHODS[name], {} if name == "SendMessage" else {"id": "t"}, "", body)
 
 
 @pytest.mark.parametrize("name", ["SendMessage", "CancelTask", "CreateTaskPushNotificationConfig"])
 @pytest.mark.parametrize("body", [b"null", b"[]", b"5", b'"x"', b"true"])
 def test_a_body_that_is_no_object_is_refused(name: str, body: bytes) -> None:
     with pytest.raises((InvalidRequest, InvalidParams)) as caught:
-        rest.read_request(METHODS[name], {} if name == "SendMessage" else {"id": "t"}, "", body)
+        rest.read_request(V1, METHODS[name], {} if name == "SendMessage" else {"id": "t"}, "", body)
     assert caught.value.http_status == 400
 
 
@@ -251,19 +252,19 @@ def test_a_body_that_is_no_object_is_refused(name: str, body: bytes) -> None:
 @pytest.mark.parametrize("levels", [101, 100_000])
 def test_a_body_that_nests_too_deep_is_refused(name: str, levels: int) -> None:
     with pytest.raises(InvalidRequest):
-        rest.read_request(METHODS[name], {} if name == "SendMessage" else {"id": "t"}, "", b'{"a":' + b"[" * levels)
+        rest.read_request(V1, METHODS[name], {} if name == "SendMessage" else {"id": "t"}, "", b'{"a":' + b"[" * levels)
 
 
 def test_an_empty_body_lacks_the_message_but_is_enough_for_a_cancel() -> None:
     with pytest.raises(A2AError) as caught:
-        rest.read_request(METHODS["SendMessage"], {}, "", b"")
+        rest.read_request(V1, METHODS["SendMessage"], {}, "", b"")
     assert caught.value.http_status == 400
-    assert rest.read_request(METHODS["CancelTask"], {"id": "t"}, "", b"").id == "t"
+    assert rest.read_request(V1, METHODS["CancelTask"], {"id": "t"}, "", b"").id == "t"
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**40])
 def test_long_integers_of_a_body_stay_integers_beside_fields_of_the_path(number: int) -> None:
-    request = rest.read_request(METHODS["CancelTask"], {"id": "t"}, "", as_bytes({"metadata": {"n": number}}))
+    request = rest.read_request(V1, METHODS["CancelTask"], {"id": "t"}, "", as_bytes({"metadata": {"n": number}}))
     assert json.loads(encode(request)) == {"id": "t", "metadata": {"n": number}}
 
 
@@ -272,7 +273,7 @@ def test_long_integers_of_a_body_stay_integers_beside_fields_of_the_path(number:
 def test_any_body_is_read_or_refused(body: bytes) -> None:
     for name, fields in (("SendMessage", {}), ("CancelTask", {"id": "t"})):
         try:
-            rest.read_request(METHODS[name], fields, "", body)
+            rest.read_request(V1, METHODS[name], fields, "", body)
         except A2AError as error:
             refusal = error
             assert refusal.http_status == 400
@@ -300,7 +301,7 @@ def test_a_request_that_is_written_is_read_again(name: str) -> None:
         path, _, text = target.partition("?")
         found, fields = rest.route(verb, path)
         assert found is method
-        assert rest.read_request(method, fields, text, body or b"") == request
+        assert rest.read_request(V1, method, fields, text, body or b"") == request
         assert (body is not None) == method.body
         if verb in ("GET", "DELETE"):
             assert body is None

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
+from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Limits, Service
@@ -23,6 +23,7 @@ from tieline.errors import (
     A2AError,
     BodyTooLarge,
     InternalError,
+    InvalidParams,
     InvalidRequest,
     MediaTypeNotSupported,
     MethodNotFound,
@@ -31,15 +32,16 @@ from tieline.errors import (
     Overloaded,
     ParseError,
 )
-from tieline.server.cards import CardPage
+from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.types import GetTaskRequest
-from tieline.wire import dialects, jsonrpc, rest, rest_forms
+from tieline.wire import dialects, jsonrpc, rest, rest_forms, sse
 from tieline.wire.dialect import Dialect
 from tieline.wire.headers import check_json, event_number, extensions_of, version_in
 from tieline.wire.methods import Method
+from tieline.wire.mistakes import likely_mistake
 from tieline.wire.v1 import V1
 
 __all__ = ["App", "app"]
@@ -50,6 +52,7 @@ Scope = MutableMapping[str, Any]
 Headers = Mapping[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
+_EVENT_STREAM = (b"content-type", b"text/event-stream")
 _LONG = frozenset(("SendMessage", "CancelTask"))  # may wait for an agent
 _HOSTS_SEEN = 16
 _NOT_NAMES = frozenset(("/", "/.well-known", "/tasks", "/v1", "/subscribe"))
@@ -79,10 +82,13 @@ class App:
         max_body_bytes: int = 64 * 1024 * 1024,
         keep_alive_s: float = 4.0,
         strict: bool = False,
+        old_at_once: bool = False,
         drain_s: float = 5.0,
         limits: Limits | None = None,
     ) -> None:
         self.store = store
+        self.old_at_once = old_at_once
+        self.grpc_address: str | None = None  # HOST:PORT at which the same agents are served by gRPC, for their cards
         self.drain_s = drain_s
         self._max_body_bytes = max_body_bytes
         self._keep_alive_s = keep_alive_s
@@ -96,15 +102,23 @@ class App:
         self._tick_s = min(0.25, keep_alive_s / 8)
         self._ticking: asyncio.TimerHandle | None = None  # one timer for all open requests
         self._ready = False
+        self._only: Endpoint | None = None
         self._endpoints = {
             path: Endpoint(
                 self,
                 Service(agent, store, namespace=path.strip("/"), limits=limits),
-                CardPage(agent, path, public_url=public_url, trust_forwarded=trust_forwarded),
+                CardPage(
+                    agent,
+                    path,
+                    public_url=public_url,
+                    trust_forwarded=trust_forwarded,
+                    interfaces=partial(self._interfaces, path),
+                ),
             )
             for path, agent in agents.items()
         }
-        self._only = self._endpoints.get("") if len(self._endpoints) == 1 else None
+        if len(agents) == 1:
+            self._only = self._endpoints.get("")
 
     @property
     def agents(self) -> dict[str, Agent]:
@@ -115,6 +129,14 @@ class App:
     def services(self) -> dict[str, Service]:
         """The agents' services by path, for use without HTTP."""
         return {path: endpoint.service for path, endpoint in self._endpoints.items()}
+
+    def _interfaces(self, path: str, base: str) -> list[AgentInterface]:
+        """How the agent at `path` can be reached when its URL is `base`, the latest version first."""
+        found = http_interfaces(base)
+        if self.grpc_address is not None:
+            tenant = None if self._only is not None else path.strip("/") or None  # gRPC has no paths
+            found += [AgentInterface(self.grpc_address, "GRPC", version, tenant) for version in ("1.0", "0.3")]
+        return sorted(found, key=lambda interface: interface.protocol_version, reverse=True)
 
     async def start(self) -> None:
         """Open the store and end what an earlier process left at work. Raises StoreError."""
@@ -320,6 +342,7 @@ class Endpoint:
     async def _jsonrpc(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Stream | None:
         id_ = jsonrpc.NULL
         dialect: Dialect = V1
+        method: Method | None = None
         try:
             content_type = headers.get(b"content-type")
             if content_type is not None and content_type != b"application/json":
@@ -333,11 +356,16 @@ class Endpoint:
                 dialect = dialects.spoken(version, call.method, strict=self._strict)
                 if not version and call.method in dialects.SHARED:
                     dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
+                if self._app.old_at_once:
+                    dialect = dialects.at_once(dialect)
             method = dialect.methods.get(call.method)
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
             caller = self._caller(scope, headers, dialect)
-            request = dialect.read_params(method, call.params)
+            try:
+                request = dialect.read_params(method, call.params)
+            except InvalidParams as error:
+                raise likely_mistake(call.params, error, dialect.version) from None
             operation = self._unary.get(method.name)
             if operation is not None:
                 answer = operation(dialect, request, caller)
@@ -355,15 +383,22 @@ class Endpoint:
         except jsonrpc.Malformed as malformed:
             await self._refuse_jsonrpc(send, malformed.id, malformed.error, dialect)
         except A2AError as error:
-            await self._refuse_jsonrpc(send, id_, error, dialect)
+            await self._refuse_jsonrpc(send, id_, error, dialect, method)
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
-            await self._refuse_jsonrpc(send, id_, _ours(error), dialect)
+            await self._refuse_jsonrpc(send, id_, _ours(error), dialect, method)
         return None
 
-    async def _refuse_jsonrpc(self, send: Send, id_: bytes, error: A2AError, dialect: Dialect) -> None:
+    async def _refuse_jsonrpc(
+        self, send: Send, id_: bytes, error: A2AError, dialect: Dialect, method: Method | None = None
+    ) -> None:
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
         status = error.http_status if error.http_status in (413, 415, 503) else 200
-        await _answer(send, status, jsonrpc.encode_error(id_, error, codes=dialect.codes), _retry(error))
+        body = jsonrpc.encode_error(id_, error, codes=dialect.codes)
+        if dialect.has_final and method is not None and method.streaming:
+            # Clients of these versions read nothing but an event stream where they have asked for one.
+            await _answer(send, status, sse.frame(body), _retry(error), content_type=_EVENT_STREAM)
+            return
+        await _answer(send, status, body, _retry(error))
 
     async def _dialect_of_task(self, default: Dialect, call: jsonrpc.Call, caller: Caller) -> Dialect:
         """Of a method that several dialects have and a request without a version: that which the task was begun in."""
@@ -392,7 +427,10 @@ class Endpoint:
             if method.name in self._absent:
                 await self._absent[method.name]()
             query = scope["query_string"].decode("latin-1")
-            request = rest.read_request(dialect, method, fields, query, body)
+            try:
+                request = rest.read_request(dialect, method, fields, query, body)
+            except InvalidParams as error:
+                raise likely_mistake(body, error, form.version) from None
             operation = self._unary.get(method.name)
             if operation is not None:
                 answer = operation(dialect, request, caller)
@@ -569,6 +607,7 @@ def app(
     max_body_bytes: int = 64 * 1024 * 1024,
     keep_alive_s: float = 4.0,
     strict: bool = False,
+    old_at_once: bool = False,
     drain_s: float = 5.0,
     limits: Limits | None = None,
 ) -> App:
@@ -583,7 +622,8 @@ def app(
         cors_origins: Origins of web pages that may call; "*" is any. The card may be read from anywhere.
         max_body_bytes: Larger requests are refused with 413.
         keep_alive_s: A stream without news sends a comment this often; many clients give up one that is silent for 5 s.
-        strict: Refuse requests without A2A-Version instead of taking them for 1.0.
+        strict: Refuse requests of 1.0 without A2A-Version.
+        old_at_once: Answer messages of A2A before 1.0 that say nothing of `blocking` at once, not when the task rests.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.
 
@@ -608,6 +648,7 @@ def app(
         max_body_bytes=max_body_bytes,
         keep_alive_s=keep_alive_s,
         strict=strict,
+        old_at_once=old_at_once,
         drain_s=drain_s,
         limits=limits,
     )

@@ -8,11 +8,13 @@ from typing import Final
 from tieline.errors import MethodNotFound, VersionNotSupported
 from tieline.types import Encoded, Task
 from tieline.wire.dialect import Dialect
+from tieline.wire.v01 import V01
+from tieline.wire.v03 import V03, V03_AT_ONCE
 from tieline.wire.v1 import V1
 
-__all__ = ["DIALECTS", "SHARED", "VERSIONS", "begun_in", "dialect_of", "method_not_found", "spoken"]
+__all__ = ["DIALECTS", "SHARED", "VERSIONS", "at_once", "begun_in", "dialect_of", "method_not_found", "spoken"]
 
-DIALECTS: Final[tuple[Dialect, ...]] = (V1,)
+DIALECTS: Final[tuple[Dialect, ...]] = (V1, V03, V01)
 """All of them, the latest first."""
 
 VERSIONS: Final[tuple[str, ...]] = tuple(dict.fromkeys(v for dialect in DIALECTS for v in dialect.versions))
@@ -57,6 +59,11 @@ def begun_in(task: Encoded[Task], default: Dialect) -> Dialect:
         if key.encode() in task.json and (task.value.metadata or {}).get(key) == mark[key]:
             return dialect
     return default
+
+
+def at_once(dialect: Dialect) -> Dialect:
+    """The dialect, but a message that does not say `blocking` is answered at once instead of when its task rests."""
+    return V03_AT_ONCE if dialect is V03 else dialect
 
 
 def dialect_of(version: str) -> Dialect | None:

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from tieline.errors import A2AError
-from tieline.wire import dialects, rest
+from tieline.errors import A2AError, VersionNotSupported
+from tieline.wire import dialects, rest, v03_rest
 from tieline.wire.dialect import Dialect
 from tieline.wire.v1 import V1
 
-__all__ = ["OLD_PREFIX", "RestForm", "V1_FORM", "form_of", "spoken"]
+__all__ = ["OLD_PREFIX", "RestForm", "V1_FORM", "V03_FORM", "form_of", "spoken"]
 
 OLD_PREFIX: Final = "/v1/"
 """Before A2A 1.0 the operations stood below this."""
@@ -42,7 +42,11 @@ V1_FORM: Final = RestForm(
     rest.read_error,
     rest.MEDIA_TYPE,
 )
-_FORMS: Final = {form.version: form for form in (V1_FORM,)}
+V03_FORM: Final = RestForm(
+    "0.3", "/v1", v03_rest.spoken, v03_rest.encode_error, v03_rest.read_error, v03_rest.MEDIA_TYPE
+)
+
+_FORMS: Final = {form.version: form for form in (V1_FORM, V03_FORM)}
 _OLD_CARD: Final = "/v1/card"
 
 
@@ -58,9 +62,11 @@ def spoken(version: str, path: str, *, strict: bool) -> tuple[RestForm, str]:
     """
     old = path.startswith(OLD_PREFIX)
     if version:
-        form = _FORMS.get(dialects.spoken(version, "", strict=strict).version, V1_FORM)
-    elif old and "0.3" in _FORMS:
-        form = _FORMS["0.3"]
+        form = _FORMS.get(dialects.spoken(version, "", strict=strict).version)
+        if form is None:
+            raise VersionNotSupported(version, _FORMS)
+    elif old:
+        form = V03_FORM
     else:
         dialects.spoken("", "SendMessage", strict=strict)
         form = V1_FORM

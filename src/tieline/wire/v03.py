@@ -64,6 +64,7 @@ __all__ = [
     "OF_SEND",
     "TENANT",
     "V03",
+    "V03_AT_ONCE",
     "DataPart",
     "File",
     "FilePart",
@@ -833,3 +834,4 @@ def odd(data: Json, type_: type[T]) -> T:
 
 
 V03: Final = _V03()
+V03_AT_ONCE: Final = _V03(waits=False)

@@ -190,6 +190,9 @@ class _Configuration(Value, frozen=True, gc=False):
     blocking: bool = False
 
 
+_WAITING: Final = _Configuration(blocking=True)
+
+
 class _SendRequest(Value, frozen=True, gc=False):
     message: _Message
     configuration: _Configuration | None = None
@@ -354,11 +357,11 @@ def _event_in(answer: _Answer) -> StreamEvent:
     )
 
 
-def _send_in(request: _SendRequest, waits: bool) -> SendMessageRequest:
+def _send_in(request: _SendRequest) -> SendMessageRequest:
     metadata, extra = carried(request.metadata, _OF_SEND)
-    given = request.configuration
-    configuration = None if waits or given else SendMessageConfiguration(return_immediately=True)
-    if given:
+    given = request.configuration or _Configuration()
+    configuration = None
+    if given != _WAITING:
         push, of_push = given.push_notification, extra.get("tieline/pushNotificationConfig", NOTHING)
         configuration = SendMessageConfiguration(
             given.accepted_output_modes,
@@ -502,7 +505,10 @@ _read_page: Final[Reader[_Page]] = Reader(_Page, _OTHER_NAMES)
 
 
 class _V03Rest:
-    """See Dialect. `waits` as for V03; `twice`: files are written as base64 of base64, as Python's SDK wants them."""
+    """See Dialect. `twice`: files are written as base64 of base64, as Python's SDK wants them.
+
+    A message that does not say `blocking` is answered at once: protobuf does not tell unset from false.
+    """
 
     version = "0.3"
     versions = V03.versions
@@ -513,8 +519,7 @@ class _V03Rest:
     has_final = True
     resumes = True
 
-    def __init__(self, *, waits: bool = True, twice: bool = True) -> None:
-        self.waits = waits
+    def __init__(self, *, twice: bool = True) -> None:
         self.twice = twice
         self._write = _Writer(twice)
 
@@ -522,11 +527,15 @@ class _V03Rest:
         request = method.request
         try:
             if request is SendMessageRequest:
-                return kept(params, _send_in(_read_send(params), self.waits))
+                return kept(params, _send_in(_read_send(params)))
             if request is TaskPushNotificationConfig:
                 return _create_in(_read_create(params))
         except (msgspec.ValidationError, ValueError):
-            return quirks.read(params, request, protobuf=b'"kind"' not in bytes(params))
+            value = quirks.read(params, request, protobuf=b'"kind"' not in bytes(params))
+            if isinstance(value, SendMessageRequest) and b'"blocking"' not in bytes(params):
+                given = value.configuration or SendMessageConfiguration()
+                value = replace(value, configuration=replace(given, return_immediately=True))
+            return value
         return V03.read_params(method, params)
 
     def encode_answer(self, answer: Encoded[Task] | Encoded[Message]) -> bytes:

@@ -22,6 +22,7 @@ from tieline.types import (
     decode,
     encode,
 )
+from tieline.wire import quirks
 from tieline.wire.dialect import Json
 from tieline.wire.methods import METHODS, Method
 
@@ -70,6 +71,8 @@ class _V1:
 
     def decode_answer(self, data: Json) -> Task | Message:
         response = decode_result(data, SendMessageResponse)
+        if response.task is None and response.message is None:
+            response = _read_otherwise(data, SendMessageResponse) or response
         found = [value for value in (response.task, response.message) if value is not None]
         if len(found) != 1:
             raise InvalidPeerResponse(f"The answer has to hold exactly one of task and message, it holds {len(found)}.")
@@ -101,7 +104,9 @@ def _decode_event(data: Json) -> StreamEvent | None:
     """
     response = decode_result(data, StreamResponse)
     if response == _NOTHING and decode_result(data, dict[str, msgspec.Raw]):
-        return None
+        response = _read_otherwise(data, StreamResponse) or response
+        if response == _NOTHING:
+            return None
     try:
         return response.event
     except ValueError as error:
@@ -109,13 +114,24 @@ def _decode_event(data: Json) -> StreamEvent | None:
 
 
 def decode_result(data: Json, type_: type[T]) -> T:
-    """A result of a given type. Raises InvalidPeerResponse."""
+    """A result of a given type, in whatever shape it came. Raises InvalidPeerResponse."""
     try:
         return decode(data, type_, root="result")
     except InvalidParams as error:
+        value = _read_otherwise(data, type_)
+        if value is not None:
+            return value
         raise InvalidPeerResponse(f"The answer is not valid: {error}", violations=error.violations) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidPeerResponse(f"The answer is not valid JSON: {error}") from None
+
+
+def _read_otherwise(data: Json, type_: type[T]) -> T | None:
+    """What is not of 1.0, as its sender meant it; None where that cannot be told."""
+    try:
+        return quirks.read(data, type_)
+    except (InvalidParams, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def encoded(request: Value) -> bytes:
