@@ -11,7 +11,12 @@ from typing import Any
 __all__ = ["Recorder"]
 
 _PIECE_BYTES = 65536
-_SHOWN_BYTES = 4000  # of one direction of a connection
+_SHOWN_BYTES = 4000  # of what one side says before the other answers
+_DULL = re.compile(
+    r"(host|accept|accept-\w+|user-agent|connection|keep-alive|date|server|x-powered-by|etag|cache-control|vary|"
+    r"last-modified|sec-fetch-\w+|content-length|access-control-[\w-]+|transfer-encoding|x-accel-buffering): ",
+    re.IGNORECASE,
+)
 
 
 class Recorder:
@@ -42,7 +47,8 @@ class Recorder:
         for number, pieces in enumerate(self._connections, start=1):
             lines.append(f"=== connection {number}")
             for direction, content in _joined(pieces):
-                lines += [f"{direction} {line}" for line in _readable(content).splitlines()]
+                shown = [line for line in _readable(content).splitlines() if not _DULL.match(line)]
+                lines += [f"{direction} {line}" for line in shown]
         return "\n".join(lines)
 
     def _accepted_for(

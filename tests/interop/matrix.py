@@ -23,11 +23,11 @@ from typing import Any
 
 from tests.interop.capture import Recorder
 from tests.interop.matrix_expected import ROWS, Cell, expected, faults, offered
-from tests.interop.matrix_known import KNOWN
+from tests.interop.matrix_known import ENTRIES, KNOWN, number_of
 from tests.interop.matrix_peers import PEERS, install, missing
 from tests.interop.processes import ROOT, TIELINE, free_port, running
 
-__all__ = ["CELLS", "Columns", "Outcome", "problem_of"]
+__all__ = ["CELLS", "Columns", "Outcome", "known_table", "problem_of"]
 
 CLIENT_LIMIT_S = 240.0
 AGENT = ROOT / "tests" / "interop" / "peers" / "tieline_agent.py"
@@ -227,16 +227,45 @@ def table(outcomes: dict[Cell, Outcome], *, markdown: bool) -> str:
         marks = []
         for row in ROWS:
             outcome = outcomes.get(cell := Cell(peer, role, binding, row))
-            mark = "-" if outcome is None else "✓" if outcome.green else "known" if cell in KNOWN else "RED"
-            marks.append(mark)
+            if outcome is None:
+                marks.append("-")
+            elif outcome.green:
+                marks.append("✓")
+            else:
+                marks.append("RED" if problem_of(cell, outcome) else f"[{number_of(cell)}]")
         lines.append([PEERS[peer].title, role, binding, *marks])
     if markdown:
         rows = [f"| {' | '.join(line)} |" for line in lines]
-        return "\n".join([rows[0], "|---" * len(lines[0]) + "|", *rows[1:]])
+        return "\n".join([rows[0], "|---" * len(lines[0]) + "|", *rows[1:], "", *notes()])
     widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
     return "\n".join(
         "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def notes() -> list[str]:
+    """A note for each entry of matrix_known.py, as Markdown."""
+    lines = []
+    for number, entry in enumerate(ENTRIES, start=1):
+        where = "; ".join(
+            f"{PEERS[peer].title} as {role}: {row.replace('_', ' ')} over {bindings}"
+            for (peer, role, row), bindings in _grouped(entry.cells).items()
+        )
+        lines += [f"**[{number}]** {where}. {entry.why}", "", "```", *entry.capture.splitlines(), "```", ""]
+    return lines[:-1]
+
+
+def _grouped(cells: Sequence[Cell]) -> dict[tuple[str, str, str], str]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        found.setdefault((cell.peer, cell.role, cell.row), []).append(cell.binding)
+    return {key: ", ".join(bindings) for key, bindings in found.items()}
+
+
+def known_table() -> str:
+    """The matrix as it has to be, for docs/interop.md: every cell green but for those of matrix_known.py."""
+    outcomes = {cell: Outcome([KNOWN[cell].fault] if cell in KNOWN else [], None) for cell in CELLS}
+    return table(outcomes, markdown=True)
 
 
 def capture(name: str, place: Path) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.matrix import CELLS, Columns, problem_of
+from tests.interop.matrix import CELLS, Columns, known_table, problem_of
 from tests.interop.matrix_expected import Cell
 from tests.interop.matrix_known import KNOWN
 from tests.interop.matrix_peers import missing
+from tests.interop.processes import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +38,7 @@ def test_cell_is_green_or_red_by_a_known_fault_of_the_peer(columns: Columns, cel
 
 def test_every_known_fault_is_that_of_a_cell() -> None:
     assert set(KNOWN) <= set(CELLS)
+
+
+def test_documentation_has_the_matrix_as_it_is_asserted_here() -> None:
+    assert known_table() in (ROOT / "docs" / "interop.md").read_text()
