@@ -473,6 +473,8 @@ SHOWN: dict[str, list[tuple[Json, str, Any]]] = {
         (scheme(type="http", scheme="Bearer"), "security_schemes", {"x": BEARER}),
         (scheme(type="apiKey", **{"in": "Header"}, name="K"), "security_schemes",
          {"x": SecurityScheme(api_key_security_scheme=APIKeySecurityScheme("header", "K"))}),
+        (scheme(type="apiKey", in_="cookie", name="K"), "security_schemes",
+         {"x": SecurityScheme(api_key_security_scheme=APIKeySecurityScheme("cookie", "K"))}),
         (scheme(type="apikey", location="query", name="K"), "security_schemes",
          {"x": SecurityScheme(api_key_security_scheme=APIKeySecurityScheme("query", "K"))}),
         (scheme(type="openIdConnect", openIdConnectUrl="u"), "security_schemes",

@@ -406,8 +406,9 @@ def _mend_scheme_types(card: Json) -> None:
         kind = _OLD_KINDS.get(str(scheme.get("type")).lower())
         if kind is not None:
             inner = {key: item for key, item in scheme.items() if key != "type"}
-            if "in" in inner:
-                inner.setdefault("location", str(inner.pop("in")).lower())
+            for word in ("in", "in_"):  # the second is what Python programs call the first
+                if word in inner:
+                    inner.setdefault("location", str(inner.pop(word)).lower())
             schemes[name] = {kind: inner}
 
 
