@@ -41,7 +41,7 @@ from tieline.card import (
 )
 from tieline.errors import InvalidParams
 from tieline.types import decode, encode
-from tieline.wire.cards import JOINT, OLDEST, QUIRKS, form_of, lacking, read, write, write_old
+from tieline.wire.cards import JOINT, OLDEST, QUIRKS, form_of, lacking, read, write
 
 Json = dict[str, Any]
 
@@ -239,7 +239,7 @@ def test_only_what_0_3_cannot_say_is_lost_on_the_way_there_and_back() -> None:
 
 
 def test_the_card_for_the_oldest_readers_has_one_url_for_json_rpc_and_words_for_authentication() -> None:
-    card = json.loads(write_old(CARD))
+    card = written(OLDEST)
     assert card["url"] == f"{BASE}/"
     assert card["authentication"] == {"schemes": ["ApiKey", "Bearer"]}
     assert card["capabilities"]["stateTransitionHistory"] is False

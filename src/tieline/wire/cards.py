@@ -24,7 +24,7 @@ from tieline.card import AgentCard, AgentInterface, SecurityScheme
 from tieline.errors import InvalidParams
 from tieline.types import decode, encode, exact
 
-__all__ = ["JOINT", "OLDEST", "QUIRKS", "Quirk", "form_of", "lacking", "read", "write", "write_old"]
+__all__ = ["JOINT", "OLDEST", "QUIRKS", "Quirk", "form_of", "lacking", "read", "write"]
 
 Json = dict[str, Any]
 
@@ -67,11 +67,6 @@ def write(card: AgentCard, form: str = JOINT) -> bytes:
         return encode(exact(_card_02(card, now, form if _of(card, "0.3") else "0.1")))
     old = _card_03(card, now, _of(card, "0.3")[0])
     return encode(exact(old if form == "0.3" else _both(now, old)))
-
-
-def write_old(card: AgentCard) -> bytes:
-    """The card for readers of all versions before 0.3. Raises ValueError."""
-    return write(card, OLDEST)
 
 
 def form_of(asked: str) -> str | None:
