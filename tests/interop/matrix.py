@@ -3,7 +3,7 @@
     python -m tests.interop.matrix            (scripts/interop does that in the environment of the tests)
 
 A column is a peer, its role and a binding. It is one run of a client against a server that is started once for all
-bindings; matrix_expected.py judges what the client saw, and matrix_known.py names the cells that stay red.
+bindings; matrix_expected.py judges what the client saw, and matrix_known.toml names the cells that stay red.
 """
 
 from __future__ import annotations
@@ -214,9 +214,9 @@ def problem_of(cell: Cell, outcome: Outcome) -> str | None:
     if known is None:
         return None if outcome.green else f"  is red:\n{listed}"
     if outcome.green:
-        return "  is green, but stands in matrix_known.py: take it out there and in docs/interop.md."
-    if not any(known.fault in fault for fault in outcome.faults):
-        return f"  is red, but not as matrix_known.py says ({known.fault!r}):\n{listed}"
+        return "  is green, but stands in matrix_known.toml: take it out there and in docs/interop.md."
+    if not all(any(part in fault for part in known.faults) for fault in outcome.faults):
+        return f"  is red, but not as matrix_known.toml says ({', '.join(known.faults)}):\n{listed}"
     return None
 
 
@@ -244,7 +244,7 @@ def table(outcomes: dict[Cell, Outcome], *, markdown: bool) -> str:
 
 
 def notes() -> list[str]:
-    """A note for each entry of matrix_known.py, as Markdown."""
+    """A note for each entry of matrix_known.toml, as Markdown."""
     lines = []
     for number, entry in enumerate(ENTRIES, start=1):
         where = "; ".join(
@@ -263,8 +263,8 @@ def _grouped(cells: Sequence[Cell]) -> dict[tuple[str, str, str], str]:
 
 
 def known_table() -> str:
-    """The matrix as it has to be, for docs/interop.md: every cell green but for those of matrix_known.py."""
-    outcomes = {cell: Outcome([KNOWN[cell].fault] if cell in KNOWN else [], None) for cell in CELLS}
+    """The matrix as it has to be, for docs/interop.md: every cell green but for those of matrix_known.toml."""
+    outcomes = {cell: Outcome(list(KNOWN[cell].faults) if cell in KNOWN else [], None) for cell in CELLS}
     return table(outcomes, markdown=True)
 
 

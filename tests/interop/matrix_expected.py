@@ -100,6 +100,8 @@ def expected(cell: Cell) -> Any:
         calls = dict.fromkeys(("get", "send", "cancel", "subscribe"), error("TaskNotFound"))
     else:
         calls = {"send": refusal, "cancel": error("TaskNotCancelable"), "subscribe": refusal}
+        if old:
+            del calls["subscribe"]  # 0.3 says nothing of it: peers refuse, or give the task and end the stream
     if (cell.peer, cell.role) == ("fasta2a", "client"):
         return {call: value for call, value in calls.items() if call in CALLS_OF_FASTA2A}
     return calls

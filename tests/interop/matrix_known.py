@@ -17,12 +17,12 @@ __all__ = ["ENTRIES", "KNOWN", "Known", "number_of"]
 class Known:
     """Why cells are red. It is asserted: each has to be red, and in this way.
 
-    `fault` has to be found among the faults of the cell. `capture` is an excerpt of the bytes, `>` from the client and
+    Every fault of the cell has to have one of `faults` in it. `capture` is an excerpt of the bytes, `>` from the client and
     `<` from the server, `...` for what was left out; `scripts/interop --capture CELL` shows all of them.
     """
 
     cells: tuple[Cell, ...]
-    fault: str
+    faults: tuple[str, ...]
     why: str
     capture: str
 
@@ -31,8 +31,8 @@ def _read() -> Iterator[Known]:
     with Path(__file__).with_suffix(".toml").open("rb") as file:
         document: dict[str, list[dict[str, Any]]] = tomllib.load(file)
     for entry in document["known"]:
-        cells = tuple(cell for name in entry.pop("cells") for cell in _cells(name))
-        yield Known(cells, **{key: " ".join(text.split()) if key == "why" else text for key, text in entry.items()})
+        cells = tuple(cell for name in entry["cells"] for cell in _cells(name))
+        yield Known(cells, tuple(entry["faults"]), " ".join(entry["why"].split()), entry["capture"].strip())
 
 
 def _cells(name: str) -> Iterator[Cell]:

@@ -75,7 +75,7 @@ class Rows {
       }
       return { error: null, answer: short(await call) };
     } catch (error) {
-      return { error: this.caller.nameOf(error), as: `${error.constructor.name}: ${error.message}`.slice(0, 300) };
+      return { error: this.caller.nameOf(error) ?? 'unnamed', as: `${error.constructor.name}: ${error.message}`.slice(0, 300) };
     }
   }
 

@@ -103,7 +103,7 @@ class Caller(ABC):
         return answer
 
     async def error_of(self, call: Awaitable[Value] | AsyncGenerator[Value, None]) -> Value:
-        """What a call fails with: {"error": name, "as": the SDK's class and words}; its answer when it does not."""
+        """What a call fails with: {"error": name or "unnamed", "as": the SDK's class and words}; else its answer."""
         try:
             if isinstance(call, AsyncGenerator):
                 return {"error": None, "answer": [short(event) async for event in call]}
@@ -111,7 +111,7 @@ class Caller(ABC):
         except NotOffered:
             return {"error": "not offered"}
         except Exception as error:
-            return {"error": self.name_of(error), "as": f"{type(error).__name__}: {error}"[:300]}
+            return {"error": self.name_of(error) or "unnamed", "as": f"{type(error).__name__}: {error}"[:300]}
 
 
 def text_of(parts: list[Value]) -> str:
