@@ -53,7 +53,7 @@ from tieline.types import (
 from tieline.wire import quirks
 from tieline.wire.dialect import Json
 from tieline.wire.methods import METHODS, Method
-from tieline.wire.v1 import decode_result, encoded
+from tieline.wire.v1 import encoded
 
 __all__ = [
     "ENDS_STREAM",
@@ -804,13 +804,17 @@ def decode_event(data: Json) -> StreamEvent | None:
         return odd_event(data)
 
 
+_read_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NOTHING: Final = StreamResponse()
 _KINDS: Final = frozenset(("task", "message", "statusupdate", "artifactupdate"))
 
 
 def odd_event(data: Json) -> StreamEvent | None:
     """An event that is not of the schema: wrapped in its name, without `kind`, or misspelt; else as decode_event."""
-    members = decode_result(data, dict[str, msgspec.Raw])
+    try:
+        members = _read_members(data)
+    except NOT_OF_SCHEMA as error:
+        raise InvalidPeerResponse(f"The stream event is no JSON object: {error}") from None
     tag = bytes(members.get("kind", b"")).decode(errors="replace").lower()
     if tag and re.sub(r"[^a-z]", "", tag) not in _KINDS:
         return None

@@ -361,7 +361,7 @@ def _send_in(request: _SendRequest) -> SendMessageRequest:
     metadata, extra = carried(request.metadata, _OF_SEND)
     given = request.configuration or _Configuration()
     configuration = None
-    if given != _WAITING:
+    if given != _WAITING or "tieline/historyLength" in extra:
         push, of_push = given.push_notification, extra.get("tieline/pushNotificationConfig", NOTHING)
         configuration = SendMessageConfiguration(
             given.accepted_output_modes,
