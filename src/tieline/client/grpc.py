@@ -123,7 +123,7 @@ class GrpcTransport:
         verify: Verify = True,
         max_response_bytes: int,
     ) -> None:
-        self._target, self._tls = _target(address)
+        self.target, self.tls = _target(address)  # HOST:PORT, and whether it is encrypted
         self._address = address
         self._metadata = (("a2a-version", version), *_sendable(metadata or {}))
         self._old = version == protobuf03.VERSION
@@ -131,7 +131,7 @@ class GrpcTransport:
         self._timeouts = timeouts
         self._verify = verify
         unchecked = verify is False or (isinstance(verify, ssl.SSLContext) and not verify.get_ca_certs())
-        if self._tls and unchecked:
+        if self.tls and unchecked:
             raise ValueError("gRPC checks certificates always: give the file of the authority as `verify`")
         self._max_response_bytes = max_response_bytes
         spoken = protobuf03 if self._old else protobuf
@@ -273,7 +273,7 @@ class GrpcTransport:
             self._channel = None
             self._leave(channel)
         told = reason.rpartition(": ")[2].strip("()[]. ")[:_SHOWN_CHARS]
-        if self._tls and re.search(r"handshake|ssl|certificate", reason, re.IGNORECASE):
+        if self.tls and re.search(r"handshake|ssl|certificate", reason, re.IGNORECASE):
             # No other interface is tried: it might be one without TLS, to which somebody in between wants to move us.
             return NotServed(Unreachable(f"{self._address} cannot be trusted: {told}."), final=True)
         return NotServed(Unreachable(f"No connection to {self._address}: {told or 'it failed'}."))
@@ -287,11 +287,11 @@ class GrpcTransport:
             ("grpc.primary_user_agent", f"tieline/{__version__}"),
             ("grpc.use_local_subchannel_pool", 1),  # the failures of another channel are not this one's
         )
-        if self._tls:
+        if self.tls:
             credentials = grpc.ssl_channel_credentials(_authorities(self._verify))
-            channel = grpc.aio.secure_channel(self._target, credentials, options)
+            channel = grpc.aio.secure_channel(self.target, credentials, options)
         else:
-            channel = grpc.aio.insecure_channel(self._target, options)
+            channel = grpc.aio.insecure_channel(self.target, options)
         self._channel = channel
         for rpc in self._rpcs.values():
             make = channel.unary_stream if rpc.streaming else channel.unary_unary
@@ -395,9 +395,9 @@ class _GrpcEvents:
         reading, self._reading = self._reading, None
         if reading.cancelled():
             raise Unreachable("The stream was closed.")
+        self._over = True  # unless there is a message
         message: bytes | None = reading.result()
-        if message is None:
-            self._over = True
+        self._over = message is None
         return message
 
     async def _message(self) -> bytes | None:
@@ -407,6 +407,7 @@ class _GrpcEvents:
     async def close(self) -> None:
         """See Events.close."""
         self._over = True
+        self._first = None
         self._call.cancel()
         if self._reading is not None:
             self._reading.cancel()
