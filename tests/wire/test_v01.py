@@ -274,7 +274,7 @@ def test_a_small_answer_is_small() -> None:
         "t-1",
         TaskStatus(TaskState.COMPLETED, None, NOON),
         "s-1",
-        (Artifact("artifact-0", (Part("done"),), "answer"),),
+        (Artifact("answer", (Part("done"),), "answer"), Artifact("artifact-1", (Part("indeed"),))),
         (read("SendMessage", {"id": "t-1", "sessionId": "s-1", "message": HELLO}).message,),
         {"tieline/dialect": "0.1"},
     )
@@ -282,7 +282,10 @@ def test_a_small_answer_is_small() -> None:
         "id": "t-1",
         "sessionId": "s-1",
         "status": {"state": "completed", "timestamp": NOON},
-        "artifacts": [{"name": "answer", "parts": [{"type": "text", "text": "done"}], "index": 0}],
+        "artifacts": [
+            {"name": "answer", "parts": [{"type": "text", "text": "done"}], "index": 0},
+            {"parts": [{"type": "text", "text": "indeed"}], "index": 1},
+        ],
         "history": [HELLO],
     }
 
@@ -397,7 +400,7 @@ def test_an_answer_of_a_server_of_its_time_is_read() -> None:
     assert question is not None
     assert (question.text, question.task_id, question.context_id) == ("Which one?", "t", "s")
     assert [artifact.text for artifact in task.artifacts] == ["1", "2"]
-    assert len({artifact.artifact_id for artifact in task.artifacts}) == 2
+    assert [artifact.artifact_id for artifact in task.artifacts] == ["a", "b"]
     assert V01.decode_answer(as_bytes(told)) == task  # what has no id has the same one whenever it is read
 
 
@@ -522,9 +525,24 @@ def test_a_stream_of_a_server_of_its_time_is_read() -> None:
         TaskStatusUpdateEvent("t", "", TaskStatus(TaskState.WORKING)),
         TaskArtifactUpdateEvent("t", "", Artifact("artifact-0", (Part("a"),))),
         TaskArtifactUpdateEvent("t", "", Artifact("artifact-0", (Part("b"),)), append=True),
-        TaskArtifactUpdateEvent("t", "", Artifact("artifact-1", (Part("c"),), "n"), last_chunk=True),
+        TaskArtifactUpdateEvent("t", "", Artifact("n", (Part("c"),), "n"), last_chunk=True),
         TaskStatusUpdateEvent("t", "", TaskStatus(TaskState.COMPLETED)),
     ]
+
+
+def test_artifacts_of_one_name_are_told_apart_by_their_index() -> None:
+    artifacts: list[Any] = [{"name": "n", "parts": [], "index": index} for index in (0, 1)]
+    artifacts.append({"name": "n", "parts": []})
+    told = {"id": "t", "status": {"state": "working"}, "artifacts": artifacts}
+    assert [artifact.artifact_id for artifact in V01.decode_task(as_bytes(told)).artifacts] == [
+        "n",
+        "artifact-1",
+        "n-2",
+    ]
+    decode = V01.event_decoder()
+    events = [decode(as_bytes({"id": "t", "artifact": artifact})) for artifact in (*artifacts[:2], *artifacts[:2])]
+    ids = [event.artifact.artifact_id for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+    assert ids == ["n", "artifact-1", "n", "artifact-1"]
 
 
 def test_a_whole_task_in_a_stream_is_a_task_and_names_the_artifacts_behind_it() -> None:

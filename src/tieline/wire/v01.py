@@ -6,8 +6,8 @@ reading. Only what a reader would not assume anyway is said:
 
     message      messageId, extensions, referenceTaskIds, role (unspecified); contextId and taskId when they are not
                  those of the task that it stands in
-    artifact     artifactId, when it is not "artifact-<index>"; in a stream behind the first frame of an artifact its
-                 index is enough; extensions
+    artifact     artifactId, when it is neither its name, which no artifact before it has, nor "artifact-<index>"; in a
+                 stream behind the first frame of an artifact its index is enough; extensions
     part         filename and mediaType of text and data; data that is no object is {"value": data}, and
                  "data_part_compat": true (without the prefix: others write it too)
     task, event  state: "rejected" is written as failed, "auth-required" as input-required
@@ -23,7 +23,7 @@ without one begins with "0.1/" and is not said: no speaker of 0.1 knows it. "tie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
@@ -329,11 +329,18 @@ def _written_status(status: TaskStatus, task_id: str, context_id: str | None) ->
 
 
 def _written_artifact(
-    artifact: Artifact, index: int, *, named: bool = False, append: bool | None = None, last_chunk: bool | None = None
+    artifact: Artifact,
+    index: int,
+    taken: Container[str],
+    *,
+    known: bool = False,
+    append: bool = False,
+    last_chunk: bool = False,
 ) -> _Artifact:
-    """`named`: the reader knows the id that goes with the index."""
+    """`taken`: the ids of artifacts that were written before. `known`: that of this one goes with its index already."""
     ours: Metadata = {}
-    if not named and artifact.artifact_id != f"artifact-{index}":
+    id_ = artifact.artifact_id
+    if not known and id_ != _free(taken, artifact.name, f"artifact-{index}", index):
         ours["tieline/artifactId"] = artifact.artifact_id
     if artifact.extensions:
         ours["tieline/extensions"] = artifact.extensions
@@ -342,10 +349,19 @@ def _written_artifact(
         artifact.name,
         artifact.description,
         index,
-        append,
-        last_chunk,
+        append or None,
+        last_chunk or None,
         _with(artifact.metadata, ours),
     )
+
+
+def _written_artifacts(artifacts: Sequence[Artifact]) -> tuple[_Artifact, ...]:
+    taken: set[str] = set()
+    written = []
+    for index, artifact in enumerate(artifacts):
+        written.append(_written_artifact(artifact, index, taken))
+        taken.add(artifact.artifact_id)
+    return tuple(written)
 
 
 def _written_task(task: Task) -> _Task:
@@ -354,7 +370,7 @@ def _written_task(task: Task) -> _Task:
         task.id,
         _written_status(task.status, task.id, context_id),
         context_id,
-        tuple([_written_artifact(artifact, index) for index, artifact in enumerate(task.artifacts)]),
+        _written_artifacts(task.artifacts),
         tuple([_written_message(message, task.id, context_id) for message in task.history]),
         _with(_told(task.metadata), _exact_state(task.status)),
     )
@@ -440,13 +456,17 @@ class _Writer:
 
     def _artifact(self, update: TaskArtifactUpdateEvent) -> bytes:
         artifact = update.artifact
-        named = artifact.artifact_id in self._indexes
-        index = self._indexes.setdefault(artifact.artifact_id, len(self._indexes))
-        written = _written_artifact(
-            artifact, index, named=named, append=update.append or None, last_chunk=update.last_chunk or None
-        )
+        written = self._placed(artifact, append=update.append, last_chunk=update.last_chunk)
         metadata = _with(update.metadata, self._in_context(update.context_id))
         return encode(_ArtifactFrame(update.task_id, written, metadata))
+
+    def _placed(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = False) -> _Artifact:
+        indexes = self._indexes
+        known = artifact.artifact_id in indexes
+        index = indexes[artifact.artifact_id] if known else len(indexes)
+        written = _written_artifact(artifact, index, indexes, known=known, append=append, last_chunk=last_chunk)
+        indexes[artifact.artifact_id] = index
+        return written
 
     def _task(self, task: Task) -> Sequence[bytes]:
         """A status and a frame for each artifact; the status last where it is the final one."""
@@ -454,11 +474,9 @@ class _Writer:
         self._around.clear()
         history = tuple([_written_message(message, task.id, task.context_id) for message in task.history])
         head = _with(_told(task.metadata), {"tieline/task": _Remainder(task.context_id, history)})
-        frames: list[_StatusFrame | _ArtifactFrame] = []
-        for artifact in task.artifacts:
-            named = artifact.artifact_id in self._indexes
-            index = self._indexes.setdefault(artifact.artifact_id, len(self._indexes))
-            frames.append(_ArtifactFrame(task.id, _written_artifact(artifact, index, named=named)))
+        frames: list[_StatusFrame | _ArtifactFrame] = [
+            _ArtifactFrame(task.id, self._placed(artifact)) for artifact in task.artifacts
+        ]
         final = _final(task.status)
         exact_ = _exact_state(task.status) or None
         status = _StatusFrame(task.id, _written_status(task.status, task.id, task.context_id), final, exact_ or UNSET)
@@ -607,21 +625,27 @@ def _read_artifact(artifact: _Artifact, id_: str, path: str) -> Artifact:
 
 
 def _called(artifact: _Artifact, place: int = 0) -> str:
-    """What an artifact is called that has no id, as quirks.py calls it."""
+    """What tells an artifact from the others that have no id, as quirks.py has it."""
     if artifact.index is not None:
         return f"artifact-{artifact.index}"
     return artifact.name or f"artifact-{place}"
 
 
+def _free(taken: Container[str], name: str | None, called: str, place: int) -> str:
+    """The id of an artifact that does not say it: its name, if no other has that, else what it is called."""
+    if name and name not in taken:
+        return name
+    while called in taken:
+        called = f"{called}-{place}"
+    return called
+
+
 def _read_artifacts(artifacts: Sequence[_Artifact]) -> tuple[Artifact, ...]:
-    """The artifacts of a task; of two that are called the same, the later one is told by its place."""
     taken: set[str] = set()
     read = []
     for place, artifact in enumerate(artifacts):
-        name = _called(artifact, place)
-        while name in taken:
-            name = f"{name}-{place}"
-        found = _read_artifact(artifact, name, f"artifacts[{place}]")
+        id_ = _free(taken, artifact.name, _called(artifact, place), place)
+        found = _read_artifact(artifact, id_, f"artifacts[{place}]")
         taken.add(found.artifact_id)
         read.append(found)
     return tuple(read)
@@ -716,9 +740,12 @@ class _Reader:
         self._context_id = _text(ours, "contextId", self._context_id) if head is None else head.session_id
         context_id = self._context_id or ""
         if artifact is not None:
-            name = _called(artifact)
-            read = _read_artifact(artifact, self._ids.get(name, name), "artifact")
-            self._ids[name] = read.artifact_id
+            called = _called(artifact)
+            id_ = self._ids.get(called)
+            if id_ is None:
+                id_ = _free(self._ids.values(), artifact.name, called, artifact.index or 0)
+            read = _read_artifact(artifact, id_, "artifact")
+            self._ids[called] = read.artifact_id
             if head is not None:
                 return _begun(frame.id, TaskStatus(TaskState.WORKING), (read,), head, own)
             append, last_chunk = bool(artifact.append), bool(artifact.last_chunk)
