@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb
+from a2a.compat.v0_3 import conversions, proto_utils
 from google.protobuf.json_format import MessageToDict, Parse, ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
@@ -461,6 +462,16 @@ def test_protobufs_own_parser_takes_every_field_that_is_written(dialect: _V03Res
     config = data.draw(values("TaskPushNotificationConfig"))
     Parse(dialect.encode_config(config), pb.TaskPushNotificationConfig())
     Parse(dialect.encode_params(CREATE, config), pb.CreateTaskPushNotificationConfigRequest())
+
+
+@pytest.mark.parametrize("raw", FILES[1:])
+def test_a_file_is_for_the_official_sdk_what_it_is_for_us(raw: bytes) -> None:
+    event = told(Message("m", Role.AGENT, (Part(raw=raw, filename="f", media_type="image/png"),)))
+    theirs = proto_utils.FromProto.message(ParseDict(event["message"], pb.Message()))
+    core = conversions.to_core_message(theirs)
+    assert (core.parts[0].raw, core.parts[0].filename) == (raw, "f")
+    body = {"message": MessageToDict(proto_utils.ToProto.message(theirs))}
+    assert sent(body).message.parts[0].raw == raw
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
