@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from typing import Any
 
@@ -14,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from tests.wire.strategies import FIXED, exactly
-from tests.wire.v03_values import JSON_03, values, without_empty
+from tests.wire.strategies import FIXED, exactly, free_json
+from tests.wire.v03_values import JSON_03, spoilt, values, without_empty
 from tieline.errors import InvalidParams, InvalidPeerResponse
 from tieline.event import Event, TextChunk
 from tieline.types import (
@@ -311,6 +312,16 @@ def test_params_that_are_not_json_are_told_from_params_that_are_wrong() -> None:
     assert not isinstance(broken.value, msgspec.ValidationError)
 
 
+@pytest.mark.parametrize("name", V03.methods)
+@FIXED
+@given(st.data())
+def test_any_json_is_a_request_or_invalid_params(name: str, data: st.DataObject) -> None:
+    method = V03.methods[name]
+    params = as_bytes(data.draw(spoilt("MessageSendParams") | spoilt("TaskPushNotificationConfig") | free_json))
+    with contextlib.suppress(InvalidParams):
+        assert isinstance(V03.read_params(method, params), method.request)
+
+
 # --- answers and events -----------------------------------------------------------------------------------------------
 
 
@@ -448,6 +459,16 @@ def test_webhooks_are_a_bare_list() -> None:
         assert [config["pushNotificationConfig"]["url"] for config in written] == ["u", "v"]
         assert V03.decode_configs(as_bytes(written)) == response
     assert V03.decode_configs(b"[]") == ListTaskPushNotificationConfigsResponse()
+
+
+@pytest.mark.parametrize("name", ["Task", "Message", "TaskStatusUpdateEvent", "TaskArtifactUpdateEvent"])
+@FIXED
+@given(st.data())
+def test_any_json_is_an_answer_or_the_peers_fault(name: str, data: st.DataObject) -> None:
+    body = as_bytes(data.draw(spoilt(name) | free_json))
+    for decode in (V03.decode_answer, V03.decode_task, V03.decode_page, V03.decode_configs, V03.event_decoder()):
+        with contextlib.suppress(InvalidPeerResponse):
+            decode(body)
 
 
 # --- nothing is lost --------------------------------------------------------------------------------------------------

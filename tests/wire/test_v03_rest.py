@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from typing import Any
 
@@ -14,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.wire.strategies import FIXED, exactly
-from tests.wire.v03_values import values
+from tests.wire.strategies import FIXED, exactly, free_json
+from tests.wire.v03_values import spoilt, values
 from tieline.errors import (
     A2AError,
     ExtendedAgentCardNotConfigured,
@@ -53,7 +54,7 @@ from tieline.types import (
     TaskStatusUpdateEvent,
     encode,
 )
-from tieline.wire.methods import METHODS
+from tieline.wire.methods import METHODS, Method
 from tieline.wire.v03 import V03
 from tieline.wire.v03_rest import (
     V03_REST,
@@ -228,6 +229,16 @@ def test_a_cancel_is_read_from_the_path_and_the_body() -> None:
     assert V03_REST.read_params(METHODS["CancelTask"], body) == CancelTaskRequest("t")
 
 
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+@FIXED
+@given(st.data())
+def test_any_json_is_a_request_or_invalid_params(method: Method, data: st.DataObject) -> None:
+    body = as_bytes(data.draw(spoilt("MessageSendParams") | free_json))
+    with contextlib.suppress(InvalidParams):
+        assert isinstance(V03_REST.read_params(method, body), method.request)
+    assert spoken(body) in (V03, V03_REST, V03_REST_PLAIN)
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +285,15 @@ def test_who_sends_a_file_once_encoded_is_answered_so() -> None:
     for field, dialect in ((once, V03_REST_PLAIN), (twice, V03_REST)):
         body = {"message": {**MESSAGE, "content": [{"text": "x"}, {"file": {"fileWithBytes": field}}]}}
         assert spoken(as_bytes(body)) is dialect
+
+
+def test_who_sends_no_file_is_answered_as_its_sdk_reads_them() -> None:
+    twice = base64.b64encode(base64.b64encode(b"\x00\x01")).decode()
+    with_file = as_bytes({"message": {**MESSAGE, "content": [{"file": {"fileWithBytes": twice}}]}})
+    for body in (b"", as_bytes({"message": MESSAGE})):
+        assert spoken(body, b"node") is V03_REST_PLAIN
+        assert spoken(body, b"python-httpx/0.28.1") is V03_REST
+    assert spoken(with_file, b"node") is V03_REST
 
 
 # --- which form -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tests.wire.schema import Field, struct_of
 from tests.wire.strategies import free_json, rewritten, structs, wire_json
 from tieline.types import decode
 
-__all__ = ["JSON_03", "hard_metadata", "values", "without_empty"]
+__all__ = ["JSON_03", "hard_metadata", "spoilt", "values", "without_empty"]
 
 _NAMES = (
     "tieline/filename",
@@ -149,3 +149,22 @@ def without_empty(value: Any) -> Any:
     return {
         name: item for name, item in kept.items() if name == "data" or not (item is None or item in ("", False, []))
     }
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, name: str) -> Any:
+    """JSON of 0.3 in which one value, anywhere, is another or is missing."""
+    made = draw(JSON_03[name])
+    inner: Any = made
+    while True:
+        names = sorted(inner) if isinstance(inner, dict) else range(len(inner))
+        place = draw(st.sampled_from(names))
+        deeper = inner[place]
+        if not (isinstance(deeper, (dict, list)) and deeper and draw(st.booleans())):
+            break
+        inner = deeper
+    if draw(st.booleans()):
+        del inner[place]
+    else:
+        inner[place] = draw(free_json)
+    return made

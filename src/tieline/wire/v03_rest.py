@@ -648,21 +648,25 @@ class _Peeked(msgspec.Struct, frozen=True, gc=False):
     message: _PeekedMessage
 
 
+_IS_JAVASCRIPT: Final = re.compile(rb"node|undici|deno|bun|mozilla", re.IGNORECASE).match
 _peek: Final = msgspec.json.Decoder(_Peeked).decode
 
 
-def spoken(body: bytes) -> Dialect:
+def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
     """The dialect of a request with this body: V03 for a message in the form of the schema, else V03_REST.
 
-    V03_REST_PLAIN if there is a file in it that is not base64 twice.
+    V03_REST_PLAIN if there is a file in it that is not base64 twice; where there is none, if JavaScript has sent it.
     """
+    usual = V03_REST_PLAIN if _IS_JAVASCRIPT(user_agent) else V03_REST
     try:
         message = _peek(body).message
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return V03_REST
+        return usual
     if message.kind is not None or message.role in ("user", "agent") or any(part.kind for part in message.parts):
         return V03
     files = [part.file for part in message.content if part.file is not None and part.file.file_with_bytes]
+    if not files:
+        return usual
     plain = any(not _looks_twice(file.file_with_bytes or b"", file.mime_type) for file in files)
     return V03_REST_PLAIN if plain else V03_REST
 
