@@ -78,6 +78,9 @@ class DirectTransport:
             opening = self._service.subscribe_to_task(_copied(request), caller, last_event_id=number)
         return _CursorEvents(await self._limited(opening))
 
+    async def close(self) -> None:
+        """See Transport.close: the service is its owner's."""
+
     async def _limited(self, call: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._timeouts.answer_s) as limit:

@@ -322,6 +322,8 @@ def request_headers(
     more = dict(headers)
     if extensions:
         more["A2A-Extensions"] = ",".join(extensions)
+        if more.get("A2A-Version") == "0.3":  # as it was called there
+            more["X-A2A-Extensions"] = more["A2A-Extensions"]
     if last_event_id is not None:
         more["Last-Event-ID"] = last_event_id
     return more
@@ -342,7 +344,7 @@ def not_an_answer(answer: Answer) -> PeerError | NotServed:
     """What a response means that carries neither a result nor an error of A2A."""
     says = f"{_kind_of(answer)}: {answer.excerpt}" if answer.body else ""
     if answer.status in (404, 405):
-        return NotServed(Unreachable(f"There is no agent at {answer.url} (HTTP {answer.status}){says}"))
+        return NotServed(Unreachable(f"There is no agent at {answer.url} (HTTP {answer.status}){says}"), answered=True)
     after = answer.headers.get("retry-after", "")[:_HEADER_CHARS].strip()
     if answer.status in (429, 503) and after:
         says = f"{says or '.'} It says to try again {f'in {after} s' if after.isdigit() else f'at {after}'}."

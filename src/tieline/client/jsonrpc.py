@@ -78,6 +78,9 @@ class JsonRpcTransport:
         )
         return OneEvent(decode(_result(opened, id_))) if isinstance(opened, Answer) else opened
 
+    async def close(self) -> None:
+        """See Transport.close: the connections are the session's."""
+
     async def _call(self, method: str, request: Value, extensions: Sequence[str]) -> msgspec.Raw:
         id_, body = self._encoded(method, request)
         headers = request_headers(self._headers, extensions)

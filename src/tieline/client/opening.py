@@ -16,7 +16,7 @@ from tieline.client.discovery import CardCache, card_urls, checked, find_card, w
 from tieline.client.http import Http, Verify, shown
 from tieline.client.jsonrpc import JsonRpcTransport
 from tieline.client.rest import RestTransport
-from tieline.client.route import Route, Way, choose, spoken_version
+from tieline.client.route import Route, Way, choose, guesses, spoken_version
 from tieline.client.transport import Timeouts, Transport
 from tieline.engine.agent import Agent
 from tieline.engine.service import Service
@@ -106,7 +106,12 @@ async def opened(ref: Reference, options: Options) -> Opened:
             found = await find_card(ref, http, asked, options.cards)
             card, url = found.card, found.url
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
-        route = Route([Way(_with_tenant(i, options.tenant), _transport(http, i, options.query)) for i in interfaces])
+
+        def ways(of: Sequence[AgentInterface]) -> list[Way]:
+            return [Way(_with_tenant(i, options.tenant), _transport(http, i, options, headers)) for i in of]
+
+        # A version that the caller has named is never left.
+        route = Route(ways(interfaces), lambda: ways(guesses(interfaces)) if version is None else ())
     except BaseException:
         await http.close()
         raise
@@ -119,7 +124,11 @@ async def opened(ref: Reference, options: Options) -> Opened:
             raise CardNotFound(f"There is no agent card at {shown(url)} any more.")
         return found.card
 
-    return Opened(card, route, renew, http.close)
+    async def close() -> None:
+        await route.close()
+        await http.close()
+
+    return Opened(card, route, renew, close)
 
 
 async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Opened:
@@ -153,18 +162,36 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
     return Opened(card, Route([Way(interface, DirectTransport(service, options.timeouts))]), renew, close)
 
 
-def _transport(http: Http, interface: AgentInterface, query: Mapping[str, str]) -> Transport:
+def _transport(http: Http, interface: AgentInterface, options: Options, headers: Mapping[str, str]) -> Transport:
+    dialect = dialect_of(interface.protocol_version)
+    assert dialect is not None, "choose takes no other"
+    if interface.protocol_binding == "GRPC":
+        return _grpc_transport(interface.url, dialect.version, options, headers)
     try:
-        url = URL(interface.url).with_user(None).extend_query(query)
+        url = URL(interface.url).with_user(None).extend_query(options.query)
     except ValueError as error:
         raise InvalidCard(f"The card names an interface at {interface.url!r}, which is no URL: {error}.") from None
     if interface.protocol_binding == "JSONRPC":
-        dialect = dialect_of(interface.protocol_version)
-        assert dialect is not None, "choose takes no other"
         return JsonRpcTransport(http, url, dialect)
-    form = form_of(interface.protocol_version)
+    form = form_of(dialect.version)
     assert form is not None, "choose takes no other"
     return RestTransport(http, url, form)
+
+
+def _grpc_transport(address: str, version: str, options: Options, headers: Mapping[str, str]) -> Transport:
+    from tieline.client.grpc import GrpcTransport
+
+    try:
+        return GrpcTransport(
+            address,
+            version="0.3" if version == "0.3" else "1.0",
+            metadata=headers,
+            timeouts=options.timeouts,
+            verify=options.verify,
+            max_response_bytes=options.max_response_bytes,
+        )
+    except ValueError as error:
+        raise InvalidCard(f"The card names an interface at {address!r} that cannot be called: {error}.") from None
 
 
 def _with_tenant(interface: AgentInterface, tenant: str | None) -> AgentInterface:

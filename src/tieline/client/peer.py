@@ -59,7 +59,7 @@ class Peer:
 
     @property
     def transport(self) -> str:
-        """How the agent is called: "JSONRPC", "HTTP+JSON", or "direct" in this process."""
+        """How the agent is called: "JSONRPC", "HTTP+JSON", "GRPC", or "direct" in this process."""
         return self._calls.route.way.transport.name
 
     async def close(self) -> None:
@@ -377,9 +377,10 @@ def connect(
         ref: "host:port", a URL (the card is looked for below its path, then at its host), a card's own URL, a card's
             file ("file:///card.json" or a path), an AgentCard; or an Agent, App or Service of this process, which is
             called without a network.
-        transport: "JSONRPC" or "HTTP+JSON", or several in the order of preference, and no other; None is the card's
-            order.
-        version: The protocol version to use, and no other; None is the highest that both sides speak.
+        transport: "JSONRPC", "HTTP+JSON" or "GRPC", or several in the order of preference, and no other; None is the
+            card's order.
+        version: The protocol version to use ("1.0", "0.3", "0.2" or "0.1"), and no other; None is what the card
+            prefers. An agent that turns out to speak another one than its card says is called in that.
         headers: Sent with each request, for the card too; credentials belong here. Ignored in process.
         query: Added to the URL of each call, but not of the card: where a server wants its API key there.
         cookies: Sent with each request, as `headers` are.

@@ -95,6 +95,9 @@ class RestTransport:
         self._served = True
         return opened
 
+    async def close(self) -> None:
+        """See Transport.close: the connections are the session's."""
+
     async def _call(self, method: Method, request: Value, extensions: Sequence[str]) -> bytes:
         verb, url, body = self._encoded(method, request)
         headers = request_headers(self._headers(_ACCEPT, body), extensions)

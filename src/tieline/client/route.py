@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.transport import NotServed, Transport
-from tieline.errors import InvalidCard, Unreachable, VersionNotSupported
+from tieline.errors import (
+    A2AError,
+    InvalidCard,
+    InvalidRequest,
+    MethodNotFound,
+    ParseError,
+    TaskInDoubt,
+    Unreachable,
+    VersionNotSupported,
+)
+from tieline.wire.dialects import DIALECTS, VERSIONS, dialect_of
+from tieline.wire.rest_forms import form_of
 
-__all__ = ["BINDINGS", "Route", "Way", "choose", "spoken_version"]
+__all__ = ["BINDINGS", "Route", "Way", "choose", "guesses", "spoken_version"]
 
 T = TypeVar("T")
 
-BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
+BINDINGS: Final = ("JSONRPC", "HTTP+JSON", "GRPC")
 """The protocol bindings that this client speaks."""
 
-VERSIONS: Final = ("1.0",)
-"""The protocol versions that this client speaks, Major.Minor."""
-
 _ALIASES: Final = {"JSON-RPC": "JSONRPC", "REST": "HTTP+JSON", "HTTP_JSON": "HTTP+JSON"}
+_GRPC_VERSIONS: Final = ("1.0", "0.3")
 _PATCH = re.compile(r"(\d+\.\d+)\.\d+$")
 
 
@@ -43,17 +55,16 @@ def choose(
     """The interfaces to use, the best first: those of the card in its order that this client speaks.
 
     `transports` is the caller's own order and leaves out what it does not name. With a `tenant`, interfaces of other
-    tenants are left out, and one that names none is used with it.
+    tenants are left out, and one that names none is used with it. gRPC counts where it is installed.
 
     Raises:
         InvalidCard: none is left.
     """
-    spoken = VERSIONS if version is None else (version,)
     usable = [
         interface
         for interface in card.supported_interfaces
-        if interface.protocol_binding in BINDINGS
-        and _PATCH.sub(r"\1", interface.protocol_version) in spoken
+        if _spoken(interface)
+        and (version is None or _same_dialect(interface.protocol_version, version))
         and (not tenant or not interface.tenant or interface.tenant == tenant)
     ]
     if transports is not None:
@@ -64,11 +75,45 @@ def choose(
     if not usable:
         offered = ", ".join(f"{i.protocol_binding} {i.protocol_version}" for i in card.supported_interfaces) or "none"
         asked = f" of {', '.join(transports)}" if transports is not None else ""
+        spoken = VERSIONS if version is None else (version,)
+        install = "" if _has_grpc() else " gRPC needs: pip install 'tieline[grpc]'."
         raise InvalidCard(
             f"The card of {card.name!r} offers no interface that can be used{asked}: it has {offered};"
             f" this client speaks {', '.join(BINDINGS)} in version {', '.join(spoken)}."
+            f"{install if 'GRPC' in offered else ''}"
         )
     return tuple(usable)
+
+
+def guesses(listed: Sequence[AgentInterface]) -> tuple[AgentInterface, ...]:
+    """What a server may speak at the same URLs when its card names the wrong version: for when that has shown."""
+    known = {(each.url, each.protocol_binding, dialect_of(each.protocol_version)) for each in listed}
+    others = [
+        (replace(each, protocol_version=dialect.version), dialect)
+        for each in listed
+        if each.protocol_binding != "GRPC"
+        for dialect in DIALECTS
+    ]
+    found = [it for it, dialect in others if _spoken(it) and (it.url, it.protocol_binding, dialect) not in known]
+    return tuple(dict.fromkeys(found))
+
+
+def _spoken(interface: AgentInterface) -> bool:
+    binding, version = interface.protocol_binding, interface.protocol_version
+    dialect = dialect_of(version)
+    if dialect is None:
+        return False
+    if binding == "GRPC":
+        return dialect.version in _GRPC_VERSIONS and _has_grpc()
+    return binding == "JSONRPC" or (binding == "HTTP+JSON" and form_of(dialect.version) is not None)
+
+
+def _same_dialect(version: str, other: str) -> bool:
+    return dialect_of(version) is dialect_of(other)
+
+
+def _has_grpc() -> bool:
+    return find_spec("grpc") is not None and find_spec("a2a") is not None
 
 
 class Way(NamedTuple):
@@ -79,38 +124,79 @@ class Way(NamedTuple):
 
 
 class Route:
-    """At least one way; `way` is the one in use."""
+    """At least one way; `way` is the one in use.
 
-    def __init__(self, ways: Sequence[Way]) -> None:
+    `guessed` makes the ways to try when the card shows to be wrong about what is spoken, before anything has worked.
+    """
+
+    def __init__(self, ways: Sequence[Way], guessed: Callable[[], Sequence[Way]] = tuple) -> None:
         self._ways = tuple(ways)
+        self._guessed = guessed
+        self._works = False
         self.way = self._ways[0]
+
+    async def close(self) -> None:
+        """Close the transports. Closing twice is allowed."""
+        for way in self._ways:
+            await way.transport.close()
 
     async def call(self, call: Callable[[Way], Awaitable[T]]) -> T:
         """`call` by the way in use, else by the others in their order; what works is used from then on.
 
-        Another way is tried only after NotServed: nothing was sent then that could have been carried out.
+        Another way is tried only when nothing was sent that could have been carried out: no connection, or an answer
+        that proves that another version or binding is spoken there.
 
         Raises:
-            PeerError: what the only way said; Unreachable with all of them where there are several.
+            A2AError: what the only way said; Unreachable with all of them where there are several.
         """
-        used = self.way
-        try:
-            return await call(used)
-        except NotServed as failure:
-            if failure.final or len(self._ways) == 1:
-                raise failure.error from None
-            failures = [(used, failure)]
-        for way in self._ways:
-            if way is used:
-                continue
+        failures: list[tuple[Way, Failure]] = []
+        for way in (self.way, *(way for way in self._ways if way is not self.way)):
             try:
                 result = await call(way)
             except NotServed as failure:
                 if failure.final:
                     raise failure.error from None
                 failures.append((way, failure))
+            except A2AError as failure:
+                if type(failure) not in _NOT_SPOKEN and (self._works or type(failure) not in _NOT_UNDERSTOOD):
+                    raise
+                failures.append((way, failure))
             else:
                 self.way = way
+                self._works = True
                 return result
-        told = " ".join(f"{way.interface.protocol_binding}: {failure}" for way, failure in failures)
-        raise Unreachable(f"None of the agent's interfaces can be reached. {told}")
+        if not self._works and any(_answered(failure) for _, failure in failures):
+            for way in self._guessed():
+                try:
+                    result = await call(way)
+                except TaskInDoubt:
+                    raise
+                except (NotServed, A2AError):
+                    continue
+                self.way = way
+                self._ways = (way, *self._ways)
+                self._works = True
+                return result
+        raise _told(failures) from None
+
+
+Failure = NotServed | A2AError
+
+_NOT_SPOKEN: Final = (MethodNotFound, VersionNotSupported)
+_NOT_UNDERSTOOD: Final = (ParseError, InvalidRequest)  # some servers answer so to a method that they do not know
+
+
+def _answered(failure: Failure) -> bool:
+    """Whether somebody is there, but does not speak what was spoken."""
+    return not isinstance(failure, NotServed) or failure.answered
+
+
+def _told(failures: Sequence[tuple[Way, Failure]]) -> A2AError:
+    """What the caller hears when no way has led to the agent."""
+    for _, failure in failures:
+        if isinstance(failure, A2AError):  # the agent is there, and says so itself
+            return failure
+        if len(failures) == 1:
+            return failure.error
+    told = " ".join(f"{way.interface.protocol_binding}: {failure}" for way, failure in failures)
+    return Unreachable(f"None of the agent's interfaces can be reached. {told}")

@@ -43,12 +43,14 @@ class NotServed(Exception):
     """An interface could not be reached, and nothing was sent that could have been carried out: try another one.
 
     Never leaves the client: `error` is what the caller gets when there is no other, or at once when it is `final`.
+    `answered`: somebody is there, but has no such place: another version may be spoken there.
     """
 
-    def __init__(self, error: PeerError, *, final: bool = False) -> None:
+    def __init__(self, error: PeerError, *, final: bool = False, answered: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.final = final
+        self.answered = answered
 
 
 class Events(Protocol):
@@ -76,7 +78,7 @@ class Transport(Protocol):
 
     @property
     def name(self) -> str:
-        """The protocol binding as in the card: "JSONRPC", "HTTP+JSON"; "direct" is in process."""
+        """The protocol binding as in the card: "JSONRPC", "HTTP+JSON", "GRPC"; "direct" is in process."""
         ...
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message: ...
@@ -94,6 +96,10 @@ class Transport(Protocol):
         last_event_id: str | None = None,
     ) -> Events:
         """SendStreamingMessage or SubscribeToTask, by the type of `request`."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is this transport's own. Closing twice is allowed."""
         ...
 
 

@@ -55,6 +55,7 @@ _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = (b"content-type", b"text/event-stream")
 _LONG = frozenset(("SendMessage", "CancelTask"))  # may wait for an agent
 _HOSTS_SEEN = 16
+_CARD_PATHS = (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH)
 _NOT_NAMES = frozenset(("/", "/.well-known", "/tasks", "/v1", "/subscribe"))
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
 
@@ -135,7 +136,8 @@ class App:
         found = http_interfaces(base)
         if self.grpc_address is not None:
             tenant = None if self._only is not None else path.strip("/") or None  # gRPC has no paths
-            found += [AgentInterface(self.grpc_address, "GRPC", version, tenant) for version in ("1.0", "0.3")]
+            versions = ("1.0",) if tenant else ("1.0", "0.3")  # and 0.3 no tenants
+            found += [AgentInterface(self.grpc_address, "GRPC", version, tenant) for version in versions]
         return sorted(found, key=lambda interface: interface.protocol_version, reverse=True)
 
     async def start(self) -> None:
@@ -211,13 +213,13 @@ class App:
                     return
             else:
                 path = slash + below
-        if b"origin" in headers and path != WELL_KNOWN_PATH and not self._origin_allowed(headers):
+        if b"origin" in headers and path not in _CARD_PATHS and not self._origin_allowed(headers):
             await _refuse(send, _origin_refused(headers))
             return
         if self._cors_origins:
             send = self._with_cors(headers, send)
             preflight = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
-            if preflight and path != WELL_KNOWN_PATH:
+            if preflight and path not in _CARD_PATHS:
                 await _answer(send, 204, b"", [(b"allow", b"GET, POST, DELETE, OPTIONS")])
                 return
         stream = await endpoint.handle(scope, headers, path, receive, send)
@@ -332,7 +334,7 @@ class Endpoint:
                 send, rest.VerbNotAllowed(scope["method"], path or "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
             )
             return None
-        if path in (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH):
+        if path in _CARD_PATHS:
             await self._card.answer(scope, headers, send, old=path == OLD_WELL_KNOWN_PATH)
             return None
         return await self._rest(scope, headers, path, receive, send)
