@@ -548,26 +548,18 @@ def _read_message(
 
     The same words in the same task have the same id then, wherever they are read.
     """
-    read = Message(
-        message_id or "",
-        _read_role(message.role, path),
-        _read_parts(message.parts, path),
-        context_id,
-        task_id,
-        message.metadata,
-    )
-    return _restored_message(read)
+    role = _read_role(message.role, path)
+    parts = _read_parts(message.parts, path)
+    if message.metadata is None and message_id:
+        return Message(message_id, role, parts, context_id, task_id)
+    return _restored_message(Message(message_id or "", role, parts, context_id, task_id, message.metadata))
 
 
 def _restored_message(message: Message) -> Message:
     own, ours = _split(message.metadata)
-    id_ = _text(ours, "messageId", None)
-    if id_ is None:
-        id_ = message.message_id or _made_id(message)
-    if not ours:
-        return replace(message, message_id=id_, metadata=own)
+    id_ = _text(ours, "messageId", message.message_id or None)
     return Message(
-        id_,
+        _made_id(message) if id_ is None else id_,
         Role.UNSPECIFIED if ours.get("role") == "unspecified" else message.role,
         message.parts,
         _text(ours, "contextId", message.context_id),
@@ -834,7 +826,10 @@ def _read_send(params: _SendParams) -> SendMessageRequest:
 
 def _in_task(message: Message, task_id: str | None, context_id: str | None) -> Message:
     """The message of a request in the task and session that it names, whatever its metadata says."""
-    return replace(message, task_id=_required(task_id), context_id=context_id or None)
+    task_id, context_id = _required(task_id), context_id or None
+    if message.task_id == task_id and message.context_id == context_id:
+        return message
+    return replace(message, task_id=task_id, context_id=context_id)
 
 
 def _read_odd(params: Json, request: type[Any], error: InvalidParams) -> Any:
