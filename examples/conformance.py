@@ -20,6 +20,8 @@ WORK_S = 3.0  # long enough to be seen at work, and cancelled; short enough for 
 # What these agents do does not depend on a message's content, so they take any. The refusal of other media types
 # cannot be judged by the kit: the test that is named after it (CORE-SEND-003) passes only where it is accepted.
 ANY_MEDIA_TYPE = ("*/*",)
+# The kit for 0.3 sends files and data only where the card has these words among its input modes.
+MODES_03 = (*ANY_MEDIA_TYPE, "text", "file", "data")
 
 TEXTS = {
     "tck-artifact-text": "Generated text content",
@@ -114,6 +116,6 @@ asking = agent(
     name="Conformance: asking",
     description="Works for three seconds, then asks.",
     skills=(SKILL,),
-    input_modes=ANY_MEDIA_TYPE,
+    input_modes=MODES_03,
     streaming=True,
 )(work_and_ask)
