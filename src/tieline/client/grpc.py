@@ -63,7 +63,7 @@ from tieline.types import (
     Task,
 )
 from tieline.wire import protobuf, protobuf03
-from tieline.wire.protobuf import Rpc
+from tieline.wire.protobuf_rpcs import Rpc
 
 __all__ = ["GrpcTransport"]
 

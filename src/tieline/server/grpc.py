@@ -43,7 +43,7 @@ from tieline.server.asgi import App
 from tieline.types import GetTaskRequest
 from tieline.wire import protobuf, protobuf03
 from tieline.wire.headers import extensions_of
-from tieline.wire.protobuf import Rpc
+from tieline.wire.protobuf_rpcs import Rpc
 
 __all__ = ["GrpcServer", "status_details"]
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb
@@ -66,9 +66,8 @@ from tieline.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tieline.wire.protobuf import (
+from tieline.wire.protobuf_fields import (
     Fault,
-    Rpc,
     inside,
     into_field,
     read_all,
@@ -80,8 +79,6 @@ from tieline.wire.protobuf import (
     reader_of,
     required,
     role_number,
-    rpc,
-    rpcs_by_name,
     state_number,
     write_all,
     write_count,
@@ -92,6 +89,7 @@ from tieline.wire.protobuf import (
     write_texts,
     write_timestamp,
 )
+from tieline.wire.protobuf_rpcs import Form, Rpc, rpc, rpcs_by_name
 from tieline.wire.v03 import carried, carry
 
 __all__ = ["RPCS", "RPCS_OF_PYTHON", "SERVICE", "VERSION"]
@@ -621,8 +619,7 @@ def _write_card(into: Any, card: AgentCard) -> None:
 
 # --- rpcs -------------------------------------------------------------------------------------------------------------
 
-_Message = tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]]
-_CONFIG: Final[_Message] = (pb.TaskPushNotificationConfig, _read_config, _write_config)
+_CONFIG: Final[Form] = (pb.TaskPushNotificationConfig, _read_config, _write_config)
 
 
 def _read_nothing(message: Any) -> None:
@@ -643,15 +640,15 @@ def _write_card_request(into: Any, request: GetExtendedAgentCardRequest) -> None
 
 def _rpcs(*, base64_files: bool) -> dict[str, Rpc]:
     content = _Content(base64_files=base64_files)
-    send: _Message = (pb.SendMessageRequest, content.read_send, content.write_send)
-    task: _Message = (pb.Task, content.read_task, content.write_task)
-    event: _Message = (pb.StreamResponse, content.read_event, content.write_event)
-    create: _Message = (pb.CreateTaskPushNotificationConfigRequest, _read_create, _write_create)
-    get: _Message = (pb.GetTaskPushNotificationConfigRequest, _read_get_config, _write_config_name)
-    listing: _Message = (pb.ListTaskPushNotificationConfigRequest, _read_list_configs, _write_list_configs)
-    delete: _Message = (pb.DeleteTaskPushNotificationConfigRequest, _read_delete_config, _write_config_name)
-    configs: _Message = (pb.ListTaskPushNotificationConfigResponse, _read_configs, _write_configs)
-    subscribe: _Message = (pb.TaskSubscriptionRequest, _read_subscribe, _write_task_name)
+    send: Form = (pb.SendMessageRequest, content.read_send, content.write_send)
+    task: Form = (pb.Task, content.read_task, content.write_task)
+    event: Form = (pb.StreamResponse, content.read_event, content.write_event)
+    create: Form = (pb.CreateTaskPushNotificationConfigRequest, _read_create, _write_create)
+    get: Form = (pb.GetTaskPushNotificationConfigRequest, _read_get_config, _write_config_name)
+    listing: Form = (pb.ListTaskPushNotificationConfigRequest, _read_list_configs, _write_list_configs)
+    delete: Form = (pb.DeleteTaskPushNotificationConfigRequest, _read_delete_config, _write_config_name)
+    configs: Form = (pb.ListTaskPushNotificationConfigResponse, _read_configs, _write_configs)
+    subscribe: Form = (pb.TaskSubscriptionRequest, _read_subscribe, _write_task_name)
     return rpcs_by_name(
         (
             rpc("SendMessage", send, (pb.SendMessageResponse, content.read_answer, content.write_answer)),
