@@ -97,24 +97,18 @@ def judged(cell: Cell, report: dict[str, Any]) -> Outcome:
 
 
 @contextlib.contextmanager
-def serving(server: str, place: Path, ports: Ports, public: Ports | None = None) -> Iterator[str]:
-    """A server of the matrix, "tieline" or a peer's name; gives its URL.
-
-    `ports` are those of HTTP and gRPC, `public` those that its card is to name, for a proxy in between.
-    """
+def serving(server: str, place: Path, ports: Ports) -> Iterator[str]:
+    """A server of the matrix, "tieline" or a peer's name; gives its URL."""
     port, grpc_port = ports
-    shown = public or ports
     if server == "tieline":
         command = [str(TIELINE), "serve", str(AGENT), "--store", "memory"]
         command += ["--port", str(port), "--grpc-port", str(grpc_port)]
-        if public is not None:
-            command += ["--public-url", f"http://127.0.0.1:{public[0]}"]
     else:
-        command = [*PEERS[server].server, *(str(number) for number in (*ports, *shown))]
+        command = [*PEERS[server].server, str(port), str(grpc_port)]
     # `env` lets the program find the modules of this folder.
     command = ["env", f"PYTHONPATH={ROOT}", *command]
     with running(command, port, place / f"{server}.log"):
-        yield f"http://127.0.0.1:{shown[0]}"
+        yield f"http://127.0.0.1:{port}"
 
 
 def free_ports() -> Ports:
@@ -279,7 +273,8 @@ def capture(name: str, place: Path) -> int:
     async def record() -> tuple[str, dict[str, Any]]:
         (port, grpc_port), (public, public_grpc) = free_ports(), free_ports()
         async with Recorder({public: port, public_grpc: grpc_port}) as recorder:
-            with serving(server, place, (port, grpc_port), (public, public_grpc)) as url:
+            with serving(server, place, (port, grpc_port)):
+                url = f"http://127.0.0.1:{public}"
                 report = await asyncio.to_thread(run_client, cell, url, place, [cell.row])
         return recorder.text(), report
 

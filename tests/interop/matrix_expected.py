@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.interop.matrix_peers import GRPC, PEERS, REST
-from tests.interop.peers.puppet import DESCRIPTION, FILES, NAME, SKILL
+from tests.interop.peers.puppet import DESCRIPTION, FILES, NAME, SKILL, described
 from tests.interop.peers.rows import BIG, DATA, FILES_SENT, TEXT
 
 __all__ = ["ROWS", "Cell", "expected", "faults", "offered"]
@@ -57,7 +57,7 @@ ROWS: dict[str, Any] = {
     },
     "cancel": {"answer": "CANCELED", "stream": "CANCELED", "read": "CANCELED"},
     "resubscribe": {"before": FIVE[:1], "after": FIVE[1:], "last": "COMPLETED"},
-    "files": {"from the agent": {"files": FILES}, "to the agent and back": {"echo": FILES_SENT}},
+    "files": {"from the agent": FILES, "at the agent": "".join(map(described, FILES_SENT))},
     "unicode": {"echo": [{"text": TEXT}]},
     "data": {"echo": [{"data": DATA}]},
     "integers": {"at the agent": NUMBERS, "back here": NUMBERS},

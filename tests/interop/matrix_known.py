@@ -17,8 +17,8 @@ __all__ = ["ENTRIES", "KNOWN", "Known", "number_of"]
 class Known:
     """Why cells are red. It is asserted: each has to be red, and in this way.
 
-    Every fault of the cell has to have one of `faults` in it. `capture` is an excerpt of the bytes, `>` from the client and
-    `<` from the server, `...` for what was left out; `scripts/interop --capture CELL` shows all of them.
+    Every fault of the cell has to have one of `faults` in it. `capture` is an excerpt of the bytes, `>` from the client
+    and `<` from the server, `...` for what was left out; `scripts/interop --capture CELL` shows all of them.
     """
 
     cells: tuple[Cell, ...]

@@ -44,7 +44,7 @@ class Peer:
 
     @property
     def server(self) -> list[str]:
-        """The command; ports follow."""
+        """The command; the ports of HTTP and gRPC follow."""
         return self._command("server")
 
     @property

@@ -2,16 +2,15 @@
 # (fasta2a is not installed where the type checker runs)
 """The puppet (puppet.py) on the server of fasta2a 2.1.1.
 
-    python fasta2a_server.py PORT GRPC_PORT [PUBLIC_PORT PUBLIC_GRPC_PORT]
+    python fasta2a_server.py PORT GRPC_PORT
 
-It has JSON-RPC only; the ports of gRPC are there to be called like the others. The card names the public port. A worker
-takes one task at a time, so several run. The library has no Message as an answer: a task with the words is given.
+It has JSON-RPC only; the port of gRPC is there to be called like the others. A worker takes one task at a time, so
+several run. The library has no Message as an answer: a task with the words is given.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -103,7 +102,7 @@ class PuppetWorker(Worker[Any]):
         return []
 
 
-def main(port: int, public_port: int) -> None:
+def main(port: int) -> None:
     storage, broker = InMemoryStorage(), InMemoryBroker()
 
     @asynccontextmanager
@@ -121,16 +120,14 @@ def main(port: int, public_port: int) -> None:
         broker=broker,
         name=NAME,
         description=DESCRIPTION,
-        url=f"http://127.0.0.1:{public_port}",
+        url=f"http://127.0.0.1:{port}",
         skills=[{**skill, "input_modes": modes, "output_modes": modes}],
         default_input_modes=modes,
         default_output_modes=modes,
         lifespan=lifespan,
     )
-    print(json.dumps({"ready": port}), flush=True)
     uvicorn.run(app, host="127.0.0.1", port=port, timeout_graceful_shutdown=1, log_level="warning")
 
 
 if __name__ == "__main__":
-    ports = [int(word) for word in sys.argv[1:]]
-    main(ports[0], ports[2] if len(ports) > 2 else ports[0])
+    main(int(sys.argv[1]))

@@ -63,6 +63,9 @@ export async function perform(stage) {
     case 'echo':
       await stage.artifact('echo', stage.parts.slice(1));
       break;
+    case 'describe':
+      await stage.artifact('seen', stage.parts.slice(1).map((part) => ({ text: described(part) })));
+      break;
     case 'numbers': {
       const heard = stage.parts[1].data;
       await stage.artifact('numbers', [{ data: heard }, { text: sorted(heard) }]);
@@ -72,6 +75,11 @@ export async function perform(stage) {
       return stage.status('REJECTED', `What is '${word}'?`);
   }
   return stage.status('COMPLETED');
+}
+
+function described({ raw, url, name, type }) {
+  const content = raw === undefined ? url : Buffer.from(raw, 'base64').toString('hex');
+  return `${content} ${name} ${type}\n`;
 }
 
 async function waitFor(stage, done) {

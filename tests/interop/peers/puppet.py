@@ -15,6 +15,8 @@ The first word of a message's first part says what to do, the rest of that text 
     files           artifact "files": the bytes 0 to 255 as "bytes ü 🦊.bin" of type application/octet-stream, and
                     FILE_URL as "picture.png" of type image/png; COMPLETED
     echo            artifact "echo" with the message's other parts as they came; COMPLETED
+    describe        artifact "seen" with a line of text for each of the other parts, which are files: the bytes in hex
+                    or the URL, the name, the type; COMPLETED
     numbers         artifact "numbers": the data of the second part as it came, and behind it as text the JSON that the
                     agent makes of it, with sorted keys; COMPLETED
 
@@ -31,7 +33,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any
 
-__all__ = ["DESCRIPTION", "FILES", "NAME", "SKILL", "TICK_S", "WAIT_LIMIT_S", "Puppet", "Stage"]
+__all__ = ["DESCRIPTION", "FILES", "NAME", "SKILL", "TICK_S", "WAIT_LIMIT_S", "Puppet", "Stage", "described"]
 
 NAME = "Puppet"
 DESCRIPTION = "Does what it is told."
@@ -74,6 +76,11 @@ class Stage(ABC):
     @abstractmethod
     async def begin(self) -> None:
         """Make the task where there is none."""
+
+
+def described(part: dict[str, Any]) -> str:
+    content = base64.b64decode(part["raw"]).hex() if part.get("raw") is not None else part.get("url")
+    return f"{content} {part.get('name')} {part.get('type')}\n"
 
 
 class Puppet:
@@ -122,6 +129,8 @@ class Puppet:
             await stage.artifact("files", FILES)
         elif word == "echo":
             await stage.artifact("echo", stage.parts[1:])
+        elif word == "describe":
+            await stage.artifact("seen", [{"text": described(part)} for part in stage.parts[1:]])
         elif word == "numbers":
             heard = stage.parts[1]["data"]
             await stage.artifact("numbers", [{"data": heard}, {"text": json.dumps(heard, sort_keys=True)}])

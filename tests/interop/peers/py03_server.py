@@ -2,15 +2,12 @@
 # (written against a2a-sdk 0.3, while the type checker sees 1.x)
 """The puppet (puppet.py) on the server of the official SDK a2a-sdk 0.3.26, built as its own samples build one.
 
-    python py03_server.py PORT GRPC_PORT [PUBLIC_PORT PUBLIC_GRPC_PORT]
-
-The card names the public ports, for a proxy in between. Says "ready" when it listens.
+python py03_server.py PORT GRPC_PORT
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import uuid
 from typing import Any
@@ -115,8 +112,8 @@ class Executor(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-async def main(port: int, grpc_port: int, public_port: int, public_grpc_port: int) -> None:
-    url = f"http://127.0.0.1:{public_port}"
+async def main(port: int, grpc_port: int) -> None:
+    url = f"http://127.0.0.1:{port}"
     card = AgentCard(
         name=NAME,
         description=DESCRIPTION,
@@ -125,7 +122,7 @@ async def main(port: int, grpc_port: int, public_port: int, public_grpc_port: in
         preferred_transport="JSONRPC",
         additional_interfaces=[
             AgentInterface(transport="HTTP+JSON", url=f"{url}/rest"),
-            AgentInterface(transport="GRPC", url=f"127.0.0.1:{public_grpc_port}"),
+            AgentInterface(transport="GRPC", url=f"127.0.0.1:{grpc_port}"),
         ],
         capabilities=AgentCapabilities(streaming=True),
         default_input_modes=["text/plain"],
@@ -140,11 +137,9 @@ async def main(port: int, grpc_port: int, public_port: int, public_grpc_port: in
     server.add_insecure_port(f"127.0.0.1:{grpc_port}")
     await server.start()
     config = uvicorn.Config(app, host="127.0.0.1", port=port, timeout_graceful_shutdown=1, log_level="warning")
-    print(json.dumps({"ready": url}), flush=True)
     await uvicorn.Server(config).serve()
     await server.stop(0)
 
 
 if __name__ == "__main__":
-    ports = [int(word) for word in sys.argv[1:]]
-    asyncio.run(main(*ports[:2], *ports[-2:]))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))

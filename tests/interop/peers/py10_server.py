@@ -1,14 +1,11 @@
 """The puppet (puppet.py) on the server of the official SDK a2a-sdk 1.3.0, built as its own samples build one.
 
-    python py10_server.py PORT GRPC_PORT [PUBLIC_PORT PUBLIC_GRPC_PORT]
-
-The card names the public ports, for a proxy in between. Says "ready" when it listens.
+python py10_server.py PORT GRPC_PORT
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import uuid
 from typing import Any
@@ -100,8 +97,8 @@ class Executor(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-async def main(port: int, grpc_port: int, public_port: int, public_grpc_port: int) -> None:
-    url = f"http://127.0.0.1:{public_port}"
+async def main(port: int, grpc_port: int) -> None:
+    url = f"http://127.0.0.1:{port}"
     card = AgentCard(
         name=NAME,
         description=DESCRIPTION,
@@ -113,7 +110,7 @@ async def main(port: int, grpc_port: int, public_port: int, public_grpc_port: in
         supported_interfaces=[
             AgentInterface(protocol_binding="JSONRPC", protocol_version="1.0", url=f"{url}/rpc"),
             AgentInterface(protocol_binding="HTTP+JSON", protocol_version="1.0", url=f"{url}/rest"),
-            AgentInterface(protocol_binding="GRPC", protocol_version="1.0", url=f"127.0.0.1:{public_grpc_port}"),
+            AgentInterface(protocol_binding="GRPC", protocol_version="1.0", url=f"127.0.0.1:{grpc_port}"),
         ],
     )
     handler = DefaultRequestHandler(agent_executor=Executor(), task_store=InMemoryTaskStore(), agent_card=card)
@@ -127,11 +124,9 @@ async def main(port: int, grpc_port: int, public_port: int, public_grpc_port: in
     config = uvicorn.Config(
         Starlette(routes=routes), host="127.0.0.1", port=port, timeout_graceful_shutdown=1, log_level="warning"
     )
-    print(json.dumps({"ready": url}), flush=True)
     await uvicorn.Server(config).serve()
     await server.stop(0)
 
 
 if __name__ == "__main__":
-    ports = [int(word) for word in sys.argv[1:]]
-    asyncio.run(main(*ports[:2], *ports[-2:]))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))

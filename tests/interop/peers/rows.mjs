@@ -163,8 +163,8 @@ class Rows {
 
   async files() {
     const made = await this.say('files');
-    const sent = await this.say('echo', FILES_SENT);
-    return { 'from the agent': made.artifacts, 'to the agent and back': sent.artifacts };
+    const sent = await this.say('describe', FILES_SENT);
+    return { 'from the agent': made.artifacts.files, 'at the agent': textOf(sent.artifacts.seen) };
   }
 
   async unicode() {

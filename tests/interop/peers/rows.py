@@ -223,8 +223,8 @@ async def resubscribe(caller: Caller) -> Any:
 
 async def files(caller: Caller) -> Any:
     made = await caller.say("files")
-    sent = await caller.say("echo", *FILES_SENT)
-    return {"from the agent": made["artifacts"], "to the agent and back": sent["artifacts"]}
+    sent = await caller.say("describe", *FILES_SENT)
+    return {"from the agent": made["artifacts"]["files"], "at the agent": text_of(sent["artifacts"]["seen"])}
 
 
 async def unicode(caller: Caller) -> Any:

@@ -53,6 +53,11 @@ async def puppet(turn: Turn) -> AsyncGenerator[Any, None]:
             yield Artifact("files", tuple(part_of(given) for given in FILES), "files")
         case "echo":
             yield Artifact("echo", turn.parts[1:], "echo")
+        case "describe":
+            seen = (
+                f"{part.url or (part.raw or b'').hex()} {part.filename} {part.media_type}" for part in turn.parts[1:]
+            )
+            yield Artifact("seen", tuple(Part(text=f"{line}\n") for line in seen), "seen")
         case "numbers":
             text = Part(text=json.dumps(turn.data, sort_keys=True))
             yield Artifact("numbers", (Part(data=turn.data), text), "numbers")

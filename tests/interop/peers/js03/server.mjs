@@ -1,8 +1,6 @@
 // The puppet on the server of @a2a-js/sdk 0.3.14, built as its own samples build one.
 //
-//     node server.mjs PORT GRPC_PORT [PUBLIC_PORT PUBLIC_GRPC_PORT]
-//
-// The card names the public ports, for a proxy in between. Says "ready" when it listens.
+//     node server.mjs PORT GRPC_PORT
 
 import { randomUUID } from 'node:crypto';
 
@@ -14,7 +12,7 @@ import express from 'express';
 
 import { DESCRIPTION, NAME, perform, SKILL } from '../puppet.mjs';
 
-const [port, grpcPort, publicPort = port, publicGrpcPort = grpcPort] = process.argv.slice(2).map(Number);
+const [port, grpcPort] = process.argv.slice(2).map(Number);
 const canceled = new Set();
 
 class OfficialStage {
@@ -81,7 +79,7 @@ const executor = {
   },
 };
 
-const url = `http://127.0.0.1:${publicPort}`;
+const url = `http://127.0.0.1:${port}`;
 const card = {
   name: NAME,
   description: DESCRIPTION,
@@ -92,7 +90,7 @@ const card = {
   additionalInterfaces: [
     { transport: 'JSONRPC', url: `${url}/rpc` },
     { transport: 'HTTP+JSON', url: `${url}/rest` },
-    { transport: 'GRPC', url: `127.0.0.1:${publicGrpcPort}` },
+    { transport: 'GRPC', url: `127.0.0.1:${grpcPort}` },
   ],
   capabilities: { streaming: true, pushNotifications: false },
   defaultInputModes: ['text/plain'],
@@ -109,6 +107,6 @@ const server = new Server();
 server.addService(A2AService, grpcService({ requestHandler, userBuilder }));
 server.bindAsync(`127.0.0.1:${grpcPort}`, ServerCredentials.createInsecure(), (error) => {
   if (error) throw error;
-  app.listen(port, '127.0.0.1', () => console.log(JSON.stringify({ ready: url })));
+  app.listen(port, '127.0.0.1');
 });
 process.on('SIGTERM', () => process.exit(0));

@@ -1,8 +1,6 @@
 // The puppet on the server of @a2a-js/sdk 1.3.0, built as its own samples build one.
 //
-//     node server.mjs PORT GRPC_PORT [PUBLIC_PORT PUBLIC_GRPC_PORT]
-//
-// The card names the public ports, for a proxy in between. Says "ready" when it listens.
+//     node server.mjs PORT GRPC_PORT
 
 import { randomUUID } from 'node:crypto';
 
@@ -15,7 +13,7 @@ import express from 'express';
 
 import { DESCRIPTION, NAME, perform, SKILL } from '../puppet.mjs';
 
-const [port, grpcPort, publicPort = port, publicGrpcPort = grpcPort] = process.argv.slice(2).map(Number);
+const [port, grpcPort] = process.argv.slice(2).map(Number);
 const canceled = new Set();
 
 class OfficialStage {
@@ -81,7 +79,7 @@ const executor = {
   },
 };
 
-const url = `http://127.0.0.1:${publicPort}`;
+const url = `http://127.0.0.1:${port}`;
 const card = AgentCard.fromJSON({
   name: NAME,
   description: DESCRIPTION,
@@ -93,7 +91,7 @@ const card = AgentCard.fromJSON({
   supportedInterfaces: [
     { protocolBinding: 'JSONRPC', protocolVersion: '1.0', url: `${url}/rpc` },
     { protocolBinding: 'HTTP+JSON', protocolVersion: '1.0', url: `${url}/rest` },
-    { protocolBinding: 'GRPC', protocolVersion: '1.0', url: `127.0.0.1:${publicGrpcPort}` },
+    { protocolBinding: 'GRPC', protocolVersion: '1.0', url: `127.0.0.1:${grpcPort}` },
   ],
 });
 const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), executor);
@@ -106,6 +104,6 @@ const server = new Server();
 server.addService(A2AService, grpcService({ requestHandler, userBuilder }));
 server.bindAsync(`127.0.0.1:${grpcPort}`, ServerCredentials.createInsecure(), (error) => {
   if (error) throw error;
-  app.listen(port, '127.0.0.1', () => console.log(JSON.stringify({ ready: url })));
+  app.listen(port, '127.0.0.1');
 });
 process.on('SIGTERM', () => process.exit(0));
