@@ -81,6 +81,7 @@ _OF_HTTP: Final = frozenset(  # headers that are the business of HTTP, or are se
 )
 _PROBE: Final = "/grpc.health.v1.Health/Check"  # any answer to it, a refusal too, shows that the connection lives
 _PROBE_S: Final = 5.0
+_HANDSHAKE: Final = re.compile(r"OPENSSL_internal:([A-Z_]+)(?:: ([^:]+))?")
 
 _BY_NAME: Final[dict[str, type[A2AError]]] = {
     error.name: error
@@ -273,9 +274,11 @@ class GrpcTransport:
             self._channel = None
             self._leave(channel)
         told = reason.rpartition(": ")[2].strip("()[]. ")[:_SHOWN_CHARS]
-        if self.tls and re.search(r"handshake|ssl|certificate", reason, re.IGNORECASE):
+        if self.tls and re.search("handshake|certificate|hostname verification|SSL_", reason, re.IGNORECASE):
             # No other interface is tried: it might be one without TLS, to which somebody in between wants to move us.
-            return NotServed(Unreachable(f"{self._address} cannot be trusted: {told}."), final=True)
+            return NotServed(
+                Unreachable(f"{self._address} cannot be trusted: {_tls_reason(reason, told)}."), final=True
+            )
         return NotServed(Unreachable(f"No connection to {self._address}: {told or 'it failed'}."))
 
     def _opened(self) -> Any:
@@ -418,6 +421,14 @@ def _forget(reading: asyncio.Task[Any]) -> None:
     """Nobody asks any more how a read has ended."""
     if not reading.cancelled():
         reading.exception()
+
+
+def _tls_reason(reason: str, told: str) -> str:
+    """What grpcio says of a handshake, without the names of its own layers."""
+    match = _HANDSHAKE.search(reason)
+    if match is None:
+        return told
+    return match.group(2) if match.group(1) == "CERTIFICATE_VERIFY_FAILED" else match.group(1).lower().replace("_", " ")
 
 
 def _is_cancelled() -> bool:
