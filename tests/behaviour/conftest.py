@@ -6,7 +6,7 @@ A test is a coroutine function. It asks for `serve`, and is then run over each t
         agent = await serve(hello)
         assert text_of(await agent.task("Ada")) == "Hello, Ada!"
 
-`@both_stores` runs it on SQLite, too, `@over("rest")` only over REST.
+`@both_stores` runs it on SQLite, too, `@over("rest")` only over REST, `@not_over("grpc", why=...)` everywhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.behaviour.serving import LIMIT_S, Serve, Switchboard
+from tests.behaviour.serving import LIMIT_S, TRANSPORTS, Serve, Switchboard, runs_over
 
 
 class _Server(uvicorn.Server):
@@ -86,6 +86,40 @@ def switchboard(loop: asyncio.Runner) -> Iterator[Switchboard]:
     listener.close()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "stores(*names): the stores that a test of tests/behaviour is run on")
+    config.addinivalue_line("markers", "not_over(*transports, why): transports on which a test makes no sense")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test over each transport and on each store that its marks leave."""
+    names = metafunc.fixturenames
+    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark)}
+    if "store" in names and (mark := metafunc.definition.get_closest_marker("stores")) is not None:
+        metafunc.parametrize("store", mark.args)
+    if "transport" in names and "transport" not in given:
+        marks = list(metafunc.definition.iter_markers())
+        metafunc.parametrize("transport", [name for name in TRANSPORTS if runs_over(name, marks)])
+
+
+def _names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0]
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Leave out what a single parameter of a test is not run over."""
+    items[:] = [
+        item
+        for item in items
+        if not isinstance(item, pytest.Function)
+        or not hasattr(item, "callspec")
+        or runs_over(str(item.callspec.params.get("transport")), item.iter_markers("not_over"))
+    ]
+    yield
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a coroutine function in the loop of the suite."""
@@ -102,13 +136,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     assert isinstance(runner, asyncio.Runner)
     runner.run(within_limit())
     return True
-
-
-@pytest.fixture(params=["direct", "jsonrpc", "rest"])
-def transport(request: pytest.FixtureRequest) -> str:
-    """How the test calls; `@over("rest")` limits it."""
-    name: str = request.param
-    return name
 
 
 @pytest.fixture

@@ -153,16 +153,18 @@ class Transport(ABC):
     """One agent, reached over one transport. All answers are checked against the data model."""
 
     name: ClassVar[str]
+    numbered: ClassVar[bool] = True  # events have numbers, and streams go on behind one
     kinds: ClassVar[dict[str, type[Transport]]] = {}  # by name
 
     def __init_subclass__(cls) -> None:
         Transport.kinds[cls.name] = cls
 
-    def __init__(self, app: App, port: int, root: str, agent: str = "") -> None:
+    def __init__(self, app: App, port: int, root: str, agent: str = "", channel: Any = None) -> None:
         self.app = app
-        self.port = port
+        self.port = port  # of HTTP
         self.root = root  # path below which the app is served
         self.agent = agent  # path of the agent below that, "" where the app has only one
+        self.channel = channel  # of gRPC; None where the app is not served by it
         self._streams: list[Stream] = []
 
     def over(self, name: str) -> Transport:
@@ -174,9 +176,13 @@ class Transport(ABC):
         return self._beside(type(self), agent)
 
     def _beside(self, kind: type[T], agent: str) -> T:
-        other = kind(self.app, self.port, self.root, agent)
+        other = kind(self.app, self.port, self.root, agent, self.channel)
         other._streams = self._streams
         return other
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Whether two JSON values are the same, 1 and 1.0 told apart where this transport does."""
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
     def as_tenant(self, tenant: str) -> Tenant:
         """The same agent with each request in the name of a tenant."""
@@ -253,8 +259,9 @@ class Transport(ABC):
         return checked(await self.call("GetExtendedAgentCard", {}), "AgentCard")
 
     async def card(self) -> Json:
-        """The public card (§8.2)."""
-        response = await raw_http.request(self.port, "GET", f"{self.root}{self.agent}/.well-known/agent-card.json")
+        """The public card (§8.2), as readers of this version have it."""
+        path = f"{self.root}{self.agent}/.well-known/agent-card.json"
+        response = await raw_http.request(self.port, "GET", path, VERSION.items())
         assert response.status == 200
         return checked(json.loads(await response.body()), "AgentCard")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import grpc
 import pytest
 
 import tieline
@@ -14,16 +15,27 @@ from tests.behaviour.agents import Puppet, make_agent
 from tests.behaviour.direct import Direct
 from tests.behaviour.failing_store import FailingStore
 from tests.behaviour.harness import Transport
+from tests.behaviour.over_grpc import Grpc
 from tests.behaviour.over_http import JsonRpc, Rest
 from tieline import Agent, App
+from tieline.server.grpc import GrpcServer
 from tieline.stores import Store
 
-__all__ = ["LIMIT_S", "Serve", "Switchboard", "both_stores", "over"]
+__all__ = ["LIMIT_S", "TRANSPORTS", "Serve", "Switchboard", "both_stores", "not_over", "over", "runs_over", "stores"]
 
 LIMIT_S = 10.0
 """No test waits longer than this for anything."""
 
-both_stores = pytest.mark.parametrize("store", ["memory", "sqlite"])
+TRANSPORTS: Final = ("direct", "jsonrpc", "rest", "grpc")
+"""What a test is run over that does not say otherwise."""
+
+
+def stores(*names: str) -> pytest.MarkDecorator:
+    """Marks a test that is run on these stores."""
+    return pytest.mark.stores(*names)
+
+
+both_stores = stores("memory", "sqlite")
 """Marks a test that is run on either store."""
 
 
@@ -32,7 +44,18 @@ def over(*transports: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("transport", transports)
 
 
+def not_over(*transports: str, why: str) -> pytest.MarkDecorator:
+    """Marks a test, or one parameter of it, that is not run over these transports because it makes no sense there."""
+    return pytest.mark.not_over(*transports, why=why)
+
+
+def runs_over(transport: str, marks: Iterable[pytest.Mark]) -> bool:
+    """Whether a test with these marks is run over a transport."""
+    return not any(mark.name == "not_over" and transport in mark.args for mark in marks)
+
+
 _numbers = count(1)
+_OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
 class Switchboard:
@@ -52,17 +75,19 @@ class Serve:
 
     def __init__(self, switchboard: Switchboard, transport: str, store: str, folder: Path) -> None:
         self._switchboard = switchboard
-        self._kind = {kind.name: kind for kind in (Direct, JsonRpc, Rest)}[transport]
+        self._kind = {kind.name: kind for kind in (Direct, JsonRpc, Rest, Grpc)}[transport]
         self._store = store
         self._folder = folder
         self._served: list[Transport] = []
         self._options: dict[Transport, dict[str, Any]] = {}
+        self._grpc: dict[Transport, GrpcServer] = {}
 
     async def __call__(
-        self, agent: Agent | Puppet | Any, *, store: str | Store | None = None, **options: Any
+        self, agent: Agent | Puppet | Any, *, store: str | Store | None = None, by_grpc: bool = False, **options: Any
     ) -> Transport:
         """Serve an agent, a puppet, an agent's function, or several of them by name (the answer calls the first).
 
+        It can be called over each transport, but over gRPC only if the test is run over it, or `by_grpc`.
         `options` are those of `tieline.app`.
         """
         named = agent if isinstance(agent, Mapping) else None
@@ -73,10 +98,24 @@ class Serve:
         app = tieline.app(made, store=store, **options)
         await app.start()
         self._switchboard.apps[root] = app
-        transport = self._kind(app, self._switchboard.port, root, f"/{next(iter(named))}" if named else "")
+        channel = server = None
+        if by_grpc or issubclass(self._kind, Grpc):
+            server = GrpcServer(app)
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{await server.start('127.0.0.1', 0)}", options=_OPTIONS)
+        first = f"/{next(iter(named))}" if named else ""
+        transport = self._kind(app, self._switchboard.port, root, first, channel)
         self._served.append(transport)
-        self._options[transport] = {"agent": made, "store": store, **options}
+        self._options[transport] = {"agent": made, "store": store, "by_grpc": by_grpc, **options}
+        if server is not None:
+            self._grpc[transport] = server
         return transport
+
+    async def shut_down(self, transport: Transport) -> None:
+        """What a process that is told to go does: agents that are at work get no time, streams come to their end."""
+        transport.app.drain_s = 0
+        await transport.app.drain()
+        if transport in self._grpc:
+            await self._grpc[transport].stop()
 
     async def restart(self, transport: Transport) -> Transport:
         """Stop the server of an agent and serve it again from the same store."""
@@ -92,6 +131,9 @@ class Serve:
         self._served.remove(transport)
         transport.close()
         await transport.app.close()
+        if transport in self._grpc:
+            await self._grpc.pop(transport).stop()
+            await transport.channel.close()
         del self._switchboard.apps[transport.root]
 
     async def close(self) -> None:

@@ -180,11 +180,12 @@ http = over("jsonrpc", "rest")
 @pytest.mark.requirement("card.interface-url-absolute", "card.binding-names")
 async def test_interfaces_are_named_and_have_absolute_urls_where_the_agent_is(serve: Serve) -> None:
     served = await serve(hello)
-    interfaces = (await served.card())["supportedInterfaces"]
-    assert {interface["protocolBinding"] for interface in interfaces} == {"JSONRPC", "HTTP+JSON"}
-    for interface in interfaces:
-        assert interface["url"].startswith(f"http://127.0.0.1:{served.port}{served.root}")
-        assert interface["protocolVersion"] == "1.0"
+    url = f"http://127.0.0.1:{served.port}{served.root}"
+    assert (await served.card())["supportedInterfaces"] == [
+        {"url": at, "protocolBinding": binding, "protocolVersion": version}
+        for version in ("1.0", "0.3")
+        for at, binding in ((f"{url}/", "JSONRPC"), (url, "HTTP+JSON"))
+    ]
 
 
 @http

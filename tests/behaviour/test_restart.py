@@ -10,10 +10,10 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, ended, says
 from tests.behaviour.harness import Json, Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, not_over, stores
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
-sqlite = pytest.mark.parametrize("store", ["sqlite"])
+sqlite = stores("sqlite")
 
 
 async def after_a_crash(serve: Serve, agent: Transport, folder: Path) -> Transport:
@@ -91,8 +91,7 @@ async def test_followers_hear_how_their_task_ends_when_the_server_stops(serve: S
     waiting = await agent.subscribe(asking["id"])
     for stream in (*streams, waiting):
         await stream.next()
-    agent.app.drain_s = 0
-    await agent.app.drain()
+    await serve.shut_down(agent)
     for stream in streams:
         assert [state_of(event) for event in await stream.rest()] == ["FAILED"]
     if agent.name != "direct":  # there it is the server that ends what does not end by itself
@@ -109,8 +108,7 @@ async def test_streams_of_resting_tasks_without_an_agent_at_work_end_when_the_se
     http = agent.over("jsonrpc" if agent.name == "direct" else agent.name)
     stream = await http.subscribe(task["id"])
     await stream.next()
-    agent.app.drain_s = 0
-    await agent.app.drain()
+    await serve.shut_down(agent)
     assert await stream.rest() == []
 
 
@@ -134,6 +132,7 @@ async def test_task_at_work_when_the_server_is_killed_does_not_say_working_for_e
         await again.subscribe(working["id"])
 
 
+@not_over("grpc", why="gRPC numbers no events")
 @sqlite
 @pytest.mark.requirement("subscribe.nothing-lost")
 async def test_reader_whose_server_was_killed_goes_on_behind_its_last_event(serve: Serve, tmp_path: Path) -> None:
@@ -215,6 +214,7 @@ async def test_task_that_waits_can_be_cancelled_after_a_restart(serve: Serve) ->
     assert [text_of(m) for m in cancelled["history"]] == ["go", "Which one?"]
 
 
+@not_over("grpc", why="gRPC numbers no events")
 @both_stores
 async def test_reader_goes_on_behind_its_last_event_after_a_restart(serve: Serve) -> None:
     puppet = Puppet()

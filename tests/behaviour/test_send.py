@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, end, ended, hello, make_agent
 from tests.behaviour.harness import Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, stores
 from tieline import Artifact, Limits, Message, Part, Turn
 
 BLOCKING = [{}, {"configuration": {}}, {"configuration": {"returnImmediately": False}}]
@@ -248,7 +248,7 @@ async def test_empty_ids_are_ids_that_are_not_there(serve: Serve) -> None:
     assert await agent.get(task["id"]) == task
 
 
-@pytest.mark.parametrize("store", ["sqlite"])
+@stores("sqlite")
 async def test_file_of_ten_megabytes_is_taken_and_given_but_not_echoed(serve: Serve) -> None:
     size = 10 * 1024 * 1024
     sent = base64.b64encode(bytes(range(256)) * (size // 256)).decode()

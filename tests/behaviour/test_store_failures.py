@@ -25,9 +25,17 @@ def _failures_are_logged_but_never_told(caplog: pytest.LogCaptureFixture) -> Ite
     assert any("secret path" in record.getMessage() for record in caplog.get_records("call"))
 
 
-async def broken_off(stream: Stream) -> list[Json]:
-    """The events of a stream up to the error that ends it."""
+async def broken_off(opening: Stream | Awaitable[Stream]) -> list[Json]:
+    """The events of a stream up to the error that ends it.
+
+    Where it ends before its first event, gRPC cannot tell it from one that has never opened.
+    """
     events: list[Json] = []
+    try:
+        stream = opening if isinstance(opening, Stream) else await opening
+    except Refused as refusal:
+        check(refusal)
+        return events
     try:
         async for event in stream:
             events.append(event)  # noqa: PERF401 - an error comes behind them
@@ -119,8 +127,7 @@ async def test_end_that_cannot_be_stored_is_told_to_nobody(serve: Serve, how: Ho
     store = FailingStore(how)
     store.fails_append = lambda append: append.state.terminal
     agent = await serve(hello, store=store)
-    stream = await agent.stream()
-    events = await broken_off(stream)
+    events = await broken_off(agent.stream())
     assert "COMPLETED" not in {state_of(event) for event in events}
     with refused("InternalError"):
         await agent.send()
@@ -196,11 +203,12 @@ async def test_reading_from_a_store_that_fails_gets_an_error_on_every_operation(
         lambda: agent.list(),
         lambda: agent.cancel(task["id"]),
         lambda: agent.subscribe(task["id"]),
-        lambda: agent.subscribe(task["id"], last_event_id=1),
         lambda: agent.send("more", taskId=task["id"]),
         lambda: agent.stream("more", taskId=task["id"]),
         lambda: agent.send("compare", referenceTaskIds=[task["id"]]),
     ]
+    if agent.numbered:
+        calls.append(lambda: agent.subscribe(task["id"], last_event_id=1))
     for call in calls:
         with refused("InternalError") as refusal:
             await call()

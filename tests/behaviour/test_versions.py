@@ -14,11 +14,14 @@ from tests.behaviour.harness import Transport, message, refused, state_of, text_
 from tests.behaviour.over_http import JsonRpc, Rest
 from tests.behaviour.serving import Serve, over
 
+wire = over("jsonrpc", "rest", "grpc")
+"""Versions are a matter of headers and metadata."""
 http = over("jsonrpc", "rest")
-"""Versions are a matter of HTTP headers."""
+SERVED = {"jsonrpc": "1.0, 0.3, 0.2, 0.1", "rest": "1.0, 0.3, 0.2, 0.1", "grpc": "1.0"}
+"""What is named to a caller whose version is not served. A gRPC service is one of a version."""
 
 
-@http
+@wire
 @pytest.mark.requirement("version.requested-semantics", "version.card-has-no-patch")
 async def test_request_of_version_1_0_is_answered_in_it(serve: Serve) -> None:
     agent = await serve(hello, strict=True)
@@ -32,11 +35,11 @@ async def test_request_of_version_1_0_is_answered_in_it(serve: Serve) -> None:
 @pytest.mark.requirement("version.card-has-no-patch")
 async def test_versions_in_the_card_have_no_patch_number(serve: Serve) -> None:
     agent = await serve(hello)
-    versions = {interface["protocolVersion"] for interface in (await agent.card())["supportedInterfaces"]}
-    assert versions == {"1.0"}
+    versions = [interface["protocolVersion"] for interface in (await agent.card())["supportedInterfaces"]]
+    assert list(dict.fromkeys(versions)) == ["1.0", "0.3"]  # the latest is preferred
 
 
-@http
+@wire
 @pytest.mark.requirement("version.server-ignores-patch", "version.requested-semantics")
 @pytest.mark.parametrize("version", ["1.0.0", "1.0.1", "1.0.7", "1.0.99"])
 async def test_patch_number_changes_nothing(serve: Serve, version: str) -> None:
@@ -44,9 +47,9 @@ async def test_patch_number_changes_nothing(serve: Serve, version: str) -> None:
     assert text_of(await agent.task("Ada", service={"A2A-Version": version})) == "Hello, Ada!"
 
 
-@http
+@wire
 @pytest.mark.requirement("version.unsupported-refused", "version.card-has-no-patch", "errors.actionable")
-@pytest.mark.parametrize("version", ["0.3", "0.2.6", "1.1", "2.0", "10.0", "1", "1.0beta", "latest", "1.0, 0.3"])
+@pytest.mark.parametrize("version", ["0.0", "0.4", "1.1", "2.0", "10.0", "1", "1.0beta", "latest", "1.0, 0.3"])
 async def test_version_that_is_not_served_is_refused_and_those_that_are_named(serve: Serve, version: str) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
@@ -63,14 +66,14 @@ async def test_version_that_is_not_served_is_refused_and_those_that_are_named(se
     for call in calls:
         with refused("VersionNotSupportedError") as refusal:
             await call()
-        assert refusal.metadata["supportedVersions"] == "1.0"
-        assert "1.0" in refusal.message
+        assert refusal.metadata == {"requestedVersion": version, "supportedVersions": SERVED[agent.name]}
+        assert SERVED[agent.name] in refusal.message
         assert version in refusal.message
     assert puppet.runs == 1
     assert not act.stopped.is_set()
 
 
-@http
+@wire
 @pytest.mark.requirement("version.empty-means-0-3")
 @pytest.mark.parametrize("service", [{}, {"A2A-Version": ""}], ids=["missing", "empty"])
 async def test_strict_server_takes_a_missing_version_for_0_3_and_refuses_it(
@@ -81,15 +84,44 @@ async def test_strict_server_takes_a_missing_version_for_0_3_and_refuses_it(
     for call in calls:
         with refused("VersionNotSupportedError") as refusal:
             await call(service=service)
-        assert refusal.metadata == {"requestedVersion": "0.3", "supportedVersions": "1.0"}
+        assert refusal.metadata == {"requestedVersion": "0.3", "supportedVersions": SERVED[agent.name]}
 
 
-@http
+@wire
 @pytest.mark.requirement("version.empty-means-0-3")
 @pytest.mark.parametrize("service", [{}, {"A2A-Version": ""}], ids=["missing", "empty"])
 async def test_other_servers_take_a_missing_version_for_1_0(serve: Serve, service: dict[str, str]) -> None:
     agent = await serve(hello)
     assert state_of(await agent.send(service=service)) == "COMPLETED"
+
+
+@over("jsonrpc")
+@pytest.mark.requirement("version.requested-semantics", "errors.actionable")
+@pytest.mark.parametrize("version", ["0.3", "0.3.0", "0.2.6", "0.1"])
+async def test_version_that_has_no_such_method_is_told_which_one_has_it(serve: Serve, version: str) -> None:
+    puppet = Puppet()
+    agent = await serve(puppet)
+    service = {"A2A-Version": version}
+    calls: list[Callable[..., Awaitable[Any]]] = [agent.send, agent.list]
+    for call in calls:
+        with refused("MethodNotFoundError") as refusal:
+            await call(service=service)
+        assert "A2A-Version: 1.0" in refusal.message
+    assert puppet.runs == 0
+
+
+@over("rest")
+@pytest.mark.requirement("version.requested-semantics")
+@pytest.mark.parametrize("version", ["0.3", "0.2.6"])
+async def test_path_that_two_versions_have_is_answered_in_the_one_that_is_asked_for(serve: Serve, version: str) -> None:
+    agent = await serve(hello)
+    task = await agent.task("Ada")
+    path = f"{agent.root}/tasks/{task['id']}"
+    response = await raw_http.request(agent.port, "GET", path, [("A2A-Version", version)])
+    assert response.status == 200
+    old = json.loads(await response.body())
+    assert (old["id"], old["contextId"]) == (task["id"], task["contextId"])
+    assert old != task
 
 
 @http
@@ -114,7 +146,7 @@ async def test_version_in_a_request_parameter_may_be_percent_encoded(serve: Serv
 @pytest.mark.requirement("version.query-parameter", "version.unsupported-refused")
 async def test_version_in_a_request_parameter_is_refused_where_it_is_not_served(serve: Serve) -> None:
     agent = await serve(hello)
-    _, body = await with_query(agent, "A2A-Version=0.3")
+    _, body = await with_query(agent, "A2A-Version=0.9")
     details = body["error"].get("data") or body["error"].get("details")
     assert details[0]["reason"] == "VERSION_NOT_SUPPORTED"
 
