@@ -170,8 +170,8 @@ def _value(value: bytes | int | float) -> str:
 
 
 def _read(content: bytes) -> Iterator[tuple[int, bytes | int | float | str]]:
-    """Field numbers and values; a str is what is shown as it stands. What a length-delimited field is has to be guessed:
-    a message when it reads as one and is no printable text.
+    """Field numbers and values; a str is what is shown as it stands. Whether a field is text or a message has to be
+    guessed: a message when it reads as one and is no printable text.
 
     Raises:
         ValueError: it is no protobuf message.

@@ -227,7 +227,7 @@ def table(outcomes: dict[Cell, Outcome], *, markdown: bool) -> str:
                 marks.append("✓")
             else:
                 marks.append("RED" if problem_of(cell, outcome) else f"[{number_of(cell)}]")
-        lines.append([PEERS[peer].title, role, binding, *marks])
+        lines.append([peer, role, binding, *marks])
     if markdown:
         rows = [f"| {' | '.join(line)} |" for line in lines]
         return "\n".join([rows[0], "|---" * len(lines[0]) + "|", *rows[1:], "", *notes()])
@@ -241,19 +241,18 @@ def notes() -> list[str]:
     """A note for each entry of matrix_known.toml, as Markdown."""
     lines = []
     for number, entry in enumerate(ENTRIES, start=1):
-        where = "; ".join(
-            f"{PEERS[peer].title} as {role}: {row.replace('_', ' ')} over {bindings}"
-            for (peer, role, row), bindings in _grouped(entry.cells).items()
-        )
-        lines += [f"**[{number}]** {where}. {entry.why}", "", "```", *entry.capture.splitlines(), "```", ""]
+        lines += [f"**[{number}]** {_places(entry.cells)}. {entry.why}", "", "```"]
+        lines += [*entry.capture.splitlines(), "```", ""]
     return lines[:-1]
 
 
-def _grouped(cells: Sequence[Cell]) -> dict[tuple[str, str, str], str]:
-    found: dict[tuple[str, str, str], list[str]] = {}
+def _places(cells: Sequence[Cell]) -> str:
+    """Where a note stands: "py10 as server over JSONRPC, GRPC; ...: integers"."""
+    found: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
-        found.setdefault((cell.peer, cell.role, cell.row), []).append(cell.binding)
-    return {key: ", ".join(bindings) for key, bindings in found.items()}
+        found.setdefault((cell.peer, cell.role), []).append(cell.binding)
+    places = "; ".join(f"{peer} as {role} over {', '.join(bindings)}" for (peer, role), bindings in found.items())
+    return f"*{cells[0].row.replace('_', ' ')}*, {places}"
 
 
 def known_table() -> str:

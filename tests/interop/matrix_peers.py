@@ -38,7 +38,6 @@ class Peer:
     """A foreign implementation: a server and a client that do what peers/puppet.py and peers/rows.py say."""
 
     name: str
-    title: str
     version: str  # of the protocol that it speaks
     bindings: tuple[str, ...]
 
@@ -63,11 +62,11 @@ ALL = (JSONRPC, REST, GRPC)
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("py10", "a2a-sdk 1.3.0 (Python)", "1.0", ALL),
-        Peer("py03", "a2a-sdk 0.3.26 (Python)", "0.3", ALL),
-        Peer("js10", "@a2a-js/sdk 1.3.0 (JavaScript)", "1.0", ALL),
-        Peer("js03", "@a2a-js/sdk 0.3.14 (JavaScript)", "0.3", ALL),
-        Peer("fasta2a", "fasta2a 2.1.1 (Python)", "1.0", (JSONRPC,)),
+        Peer("py10", "1.0", ALL),  # a2a-sdk 1.3.0 (Python)
+        Peer("py03", "0.3", ALL),  # a2a-sdk 0.3.26 (Python)
+        Peer("js10", "1.0", ALL),  # @a2a-js/sdk 1.3.0 (JavaScript)
+        Peer("js03", "0.3", ALL),  # @a2a-js/sdk 0.3.14 (JavaScript)
+        Peer("fasta2a", "1.0", (JSONRPC,)),  # fasta2a 2.1.1 (Python)
     )
 }
 
