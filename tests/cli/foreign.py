@@ -69,12 +69,14 @@ def card_of(scenario: str, base: str) -> Json:
         card["supportedInterfaces"][0]["url"] = base.replace("127.0.0.1", "localhost")
         if scenario == "keyed-elsewhere":
             card["securitySchemes"] = {"header-key": SCHEMES["header-key"]}
-    elif scenario == "only-grpc":
-        card["supportedInterfaces"][0]["protocolBinding"] = "GRPC"
     elif scenario == "newer":
         card["supportedInterfaces"].insert(0, {**card["supportedInterfaces"][0], "protocolVersion": "1.7"})
-    elif scenario == "only-old":
+    elif scenario in ("old", "wrong-version"):
         card["supportedInterfaces"][0]["protocolVersion"] = "0.3"
+    elif scenario == "only-newer":
+        card["supportedInterfaces"][0]["protocolVersion"] = "2.0"
+    elif scenario == "only-grpc":
+        card["supportedInterfaces"][0] |= {"protocolBinding": "GRPC", "protocolVersion": "0.1"}
     elif scenario == "faulty-card":
         del card["skills"][0]["tags"]
         card["defaultInputModes"] = "text/plain"
@@ -134,6 +136,10 @@ def answer(scenario: str, key: str, method: str, params: Json) -> Json:
         if scenario in READINGS:
             return {"task": task(key, "SUBMITTED")}
         return {"task": task(key, "COMPLETED")}
+    if method == "message/send" and scenario == "old":
+        artifacts = [{"artifactId": "a", "name": "answer", "parts": [{"kind": "text", "text": "done"}]}]
+        ended = {"status": {"state": "completed"}, "artifacts": artifacts}
+        return {"kind": "task", "id": f"task-{key}", "contextId": f"context-{key}", **ended}
     if method == "GetTask":
         readings = READINGS.get(scenario, ["COMPLETED"])
         state = readings[min(READS[key], len(readings) - 1)]

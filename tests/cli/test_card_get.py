@@ -20,7 +20,12 @@ def test_card_get_shows_identity_capabilities_interfaces_security_and_skills(
     assert shown.fields["Push notifications"] == "no"
     assert shown.fields["Skill"] == "Command test (command-test)"
     interfaces = [value for label, value in shown.all_fields if label == "Interface"]
-    assert [interface.split(" ")[0] for interface in interfaces] == ["JSONRPC", "HTTP+JSON"]
+    assert [" ".join(interface.split(" ")[:2]) for interface in interfaces] == [
+        "JSONRPC 1.0",
+        "HTTP+JSON 1.0",
+        "JSONRPC 0.3",
+        "HTTP+JSON 0.3",
+    ]
     guarded = tieline("card", "get", "-a", foreign.agent("header-key").ref)
     assert guarded.fields["Security scheme"] == "header-key: API key in the header 'X-Agent-Key'"
     assert guarded.fields["Security requirement"] == "header-key"

@@ -61,9 +61,49 @@ def test_the_version_is_signalled_on_every_request_and_never_empty(bare: Tieline
 
 def test_a_version_that_is_not_spoken_is_refused_and_not_replaced(bare: Tieline, foreign: Foreign) -> None:
     agent = foreign.agent("message")
-    for version in ("0.3", "1.7", "2.0"):
+    for version in ("0.4", "1.7", "2.0"):
         refused = bare("send", "hi", "--a2a-version", version, "-o", "json", "-a", agent.ref)
         assert refused.code == 1
         assert refused.error["code"] == "VersionNotSupportedError"
         assert version in refused.error["message"]
+        assert "1.0, 0.3" in refused.error["hint"]
     assert agent.records == []
+
+
+@pytest.mark.parametrize(("scenario", "pinned"), [("message", "0.3"), ("message", "0.1"), ("old", "1.0")])
+def test_a_version_that_the_card_does_not_offer_is_refused_and_not_replaced(
+    bare: Tieline, foreign: Foreign, scenario: str, pinned: str
+) -> None:
+    agent = foreign.agent(scenario)
+    refused = bare("send", "hi", "--a2a-version", pinned, "-o", "json", "-a", agent.ref)
+    assert refused.code == 1
+    assert refused.error["code"] == "A2ACLI_ERR_CARD_INVALID"
+    assert f"in version {pinned}" in refused.error["message"]
+    assert agent.calls == []
+
+
+def test_an_agent_of_an_older_version_is_called_in_that_version(bare: Tieline, foreign: Foreign) -> None:
+    for words in ((), ("--a2a-version", "0.3"), ("--a2a-version", "0.3.0")):
+        agent = foreign.agent("old")
+        sent = bare("send", "hi", *words, "-a", agent.ref)
+        assert (sent.code, sent.block("Text")) == (0, "done"), sent.err
+        assert [(call["method"], call["headers"]["a2a-version"]) for call in agent.calls] == [("message/send", "0.3")]
+
+
+def test_an_agent_that_speaks_another_version_than_its_card_says_is_called_unless_the_caller_has_named_one(
+    bare: Tieline, foreign: Foreign
+) -> None:
+    agent = foreign.agent("wrong-version")
+    assert bare("send", "hi", "-a", agent.ref).block("Text") == "done"
+    assert agent.methods == ["message/send", "SendMessage"]
+    agent = foreign.agent("wrong-version")
+    refused = bare("send", "hi", "--a2a-version", "0.3", "-o", "json", "-a", agent.ref)
+    assert (refused.code, refused.error["code"], refused.error["a2aCode"]) == (1, "MethodNotFoundError", -32601)
+    assert agent.methods == ["message/send"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3", "0.1"])
+def test_every_version_of_an_agent_of_ours_can_be_chosen(tieline: Tieline, version: str) -> None:
+    sent = tieline("send", "reply hi", "--a2a-version", version, "--debug")
+    assert (sent.code, "direct: hi" in sent.out) == (0, True), sent.err
+    assert f"interface: JSONRPC {version}" in sent.err

@@ -447,7 +447,7 @@ ERRORS = [
 )
 def test_error_of_the_agents_is_raised_as_what_it_is(transport: str, error: A2AError) -> None:
     async def test() -> None:
-        for outcome in (got(transport, Fault(error)), sent(transport, Fault(error))):
+        for outcome in (got(transport, Fault(error), version="1.0"), sent(transport, Fault(error), version="1.0")):
             with pytest.raises(type(error)) as caught:
                 await outcome
             assert (str(caught.value), caught.value.metadata) == (str(error), error.metadata)
@@ -460,7 +460,7 @@ def test_error_of_the_agents_is_raised_as_what_it_is(transport: str, error: A2AE
 def test_json_rpcs_own_errors_are_raised_as_what_they_are(error: A2AError) -> None:
     async def test() -> None:
         with pytest.raises(type(error), match=str(error)):
-            await got("jsonrpc", Fault(error))
+            await got("jsonrpc", Fault(error), version="1.0")
 
     run(test())
 
@@ -487,7 +487,7 @@ def test_rest_answer_404_without_details_is_about_the_task() -> None:
 def test_rest_answer_404_without_a_body_is_about_the_task_once_the_interface_has_answered() -> None:
     async def test() -> None:
         script: Script = {"GetTask": [Http(404), Answer(task()), Http(404, b"<h1>Not Found</h1>")]}
-        async with scripted("HTTP+JSON", script) as agent, connect(agent.card) as peer:
+        async with scripted("HTTP+JSON", script) as agent, connect(agent.card, version="1.0") as peer:
             with pytest.raises(Unreachable):
                 await peer.get(TASK)
             await peer.get(TASK)
@@ -540,11 +540,15 @@ def test_answer_that_is_none_is_an_error_of_ours_for_every_call(transport: str, 
             calls = [
                 peer.send("go"),
                 peer.get(TASK),
-                peer.list(),
                 peer.cancel(TASK),
                 anext(peer.stream("go")),
                 anext(peer.subscribe(TASK)),
             ]
+            if (transport, name) == ("rest", "neither result nor error"):
+                # Protobuf leaves out what is empty, so that any object may be a page without tasks.
+                assert (await peer.list()).tasks == ()
+            else:
+                calls.append(peer.list())
             for call in calls:
                 with pytest.raises((InvalidPeerResponse, Unreachable, TaskInDoubt)):
                     await call
@@ -708,7 +712,7 @@ def test_agent_that_none_of_its_interfaces_reach_is_unreachable_with_all_reasons
         with refused_port() as port:
             async with scripted("JSONRPC", {"GetTask": [Http(404)]}) as agent:
                 card = card_of((agent.url, "JSONRPC"), (f"http://127.0.0.1:{port}/x", "HTTP+JSON"))
-                async with connect(card) as peer:
+                async with connect(card, version="1.0") as peer:
                     with pytest.raises(Unreachable, match=r"JSONRPC: .*404.*HTTP\+JSON: .*refused"):
                         await peer.get(TASK)
 
@@ -824,6 +828,7 @@ def test_no_error_shows_a_header_a_password_or_a_query(transport: str) -> None:
                 async with connect(
                     card_of((url, BINDING[transport])),
                     headers={"Authorization": "Bearer s3cret"},
+                    version="1.0",
                     query={"token": "s3cret"},
                     cookies={"c": "s3cret"},
                     timeouts=Timeouts(answer_s=0.05),

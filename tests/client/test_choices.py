@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -13,7 +14,7 @@ from tieline import AgentCard, Artifact, Part, Recovery, Task, TaskState
 from tieline.card import AgentInterface
 from tieline.client.content import Reply, reply_of
 from tieline.client.discovery import card_file, card_urls
-from tieline.client.route import choose, spoken_version
+from tieline.client.route import choose, guesses, spoken_version
 from tieline.errors import InvalidCard, TaskFailed, VersionNotSupported
 
 WELL_KNOWN = "/.well-known/agent-card.json"
@@ -77,8 +78,51 @@ def urls(card: AgentCard, **how: object) -> list[str]:
     "interface.client-takes-first-supported", "interface.client-prefers-earlier", "card.binding-names"
 )
 def test_interfaces_keep_the_cards_order_without_those_that_are_not_spoken() -> None:
-    card = offering(("GRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("u:custom", "1.0"), ("JSONRPC", "1.0"))
-    assert urls(card) == ["1", "4"]
+    card = offering(
+        ("GRPC", "0.1"),
+        ("HTTP+JSON", "1.0"),
+        ("JSONRPC", "0.3"),
+        ("u:custom", "1.0"),
+        ("HTTP+JSON", "0.1"),
+        ("JSONRPC", "2.0"),
+        ("GRPC", "1.0"),
+        ("JSONRPC", "1.0"),
+    )
+    assert urls(card) == ["1", "2", "6", "7"]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("1.0", ["0", "1", "2"]), ("0.3", ["3", "4", "5", "6"]), ("0.2", ["3", "4", "5", "6"]), ("0.1", ["7"])],
+)
+@pytest.mark.requirement("version.client-pins")
+def test_version_of_the_callers_leaves_only_interfaces_that_speak_its_dialect(
+    version: str, expected: list[str]
+) -> None:
+    card = offering(
+        ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0.1"),
+        ("GRPC", "1.0"),
+        ("JSONRPC", "0.3.0"),
+        ("HTTP+JSON", "0.3"),
+        ("GRPC", "0.3.0"),
+        ("JSONRPC", "0.2.6"),
+        ("JSONRPC", "0.1"),
+    )
+    assert urls(card, version=version) == expected
+
+
+def test_guesses_are_the_other_dialects_at_the_same_places_the_latest_first() -> None:
+    listed = choose(offering(("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"), ("GRPC", "1.0")))
+    made = [(guess.url[-1], guess.protocol_binding, guess.protocol_version) for guess in guesses(listed)]
+    assert made == [("0", "JSONRPC", "1.0"), ("0", "JSONRPC", "0.1"), ("1", "HTTP+JSON", "1.0")]
+    both = choose(offering(("JSONRPC", "1.0"), ("JSONRPC", "0.2.5")))
+    assert [(guess.url[-1], guess.protocol_version) for guess in guesses(both)] == [
+        ("0", "0.3"),
+        ("0", "0.1"),
+        ("1", "1.0"),
+        ("1", "0.1"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +146,7 @@ def test_patch_number_in_a_card_does_not_matter() -> None:
 
 
 @pytest.mark.requirement("version.client-pins")
-@pytest.mark.parametrize("version", ["0.3", "2.0", "1", "", "one"])
+@pytest.mark.parametrize("version", ["0.4", "2.0", "1", "", "one", "0.3.x"])
 def test_version_that_is_not_spoken_is_refused_and_not_replaced_by_another(version: str) -> None:
     with pytest.raises(VersionNotSupported):
         spoken_version(version)
@@ -110,8 +154,10 @@ def test_version_that_is_not_spoken_is_refused_and_not_replaced_by_another(versi
 
 @pytest.mark.requirement("version.client-pins")
 def test_version_that_the_card_does_not_offer_is_not_replaced_by_another() -> None:
-    with pytest.raises(InvalidCard, match=r"it has JSONRPC 0\.3; this client speaks .* in version 1\.0"):
-        choose(offering(("JSONRPC", "0.3")), version="1.0")
+    for offered, version in (("0.3", "1.0"), ("1.0", "0.3"), ("1.0", "0.1"), ("0.3", "0.1")):
+        words = re.escape(f"it has JSONRPC {offered}; this client speaks JSONRPC, HTTP+JSON, GRPC in version {version}")
+        with pytest.raises(InvalidCard, match=words):
+            choose(offering(("JSONRPC", offered)), version=version)
 
 
 def test_card_without_a_binding_that_the_caller_wants_says_what_it_has() -> None:

@@ -208,8 +208,8 @@ def broken(**changes: object) -> bytes:
             "no URL",
         ),
         (
-            broken(supportedInterfaces=[{"url": "http://h", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]),
-            "it has GRPC 1.0",
+            broken(supportedInterfaces=[{"url": "http://h", "protocolBinding": "GRPC", "protocolVersion": "2.0"}]),
+            "it has GRPC 2.0",
         ),
     ],
 )

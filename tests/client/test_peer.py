@@ -563,8 +563,11 @@ def test_version_is_negotiated_or_set_and_never_another_one(transport: str) -> N
         async with peer_of(obeys, transport, version="1.0") as peer:
             assert peer.interface.protocol_version == "1.0"
             assert await peer.ask("Ada") == "Hello, Ada!"
+        async with peer_of(obeys, transport, version="0.3") as peer:
+            assert peer.interface.protocol_version.startswith("0.3")
+            assert await peer.ask("Ada") == "Hello, Ada!"
         with pytest.raises(VersionNotSupported):
-            async with peer_of(obeys, transport, version="0.3"):
+            async with peer_of(obeys, transport, version="2.0"):
                 pass
 
     run(test())

@@ -139,7 +139,9 @@ def test_tls_before_1_2_is_refused_and_1_3_is_used_where_both_can(transport: str
 
         async with (
             listening(serve, tls=server_side("this-machine.pem")) as port,
-            connect(card_of((f"https://127.0.0.1:{port}/", BINDING[transport])), verify=AUTHORITY) as peer,
+            connect(
+                card_of((f"https://127.0.0.1:{port}/", BINDING[transport])), verify=AUTHORITY, version="1.0"
+            ) as peer,
         ):
             with pytest.raises(Unreachable):
                 await peer.get(TASK)

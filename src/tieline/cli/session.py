@@ -75,7 +75,7 @@ class Session:
         if self.settings["insecure"]:
             self.notes.warn("TLS certificates are not verified (--insecure): anybody on the way can read and answer.")
         self.notes.debug(f"card: {ref}")
-        found = await fetch_card(ref, verify=not self.settings["insecure"])
+        found = await fetch_card(ref, verify=not self.settings["insecure"], version=self.settings["a2a-version"])
         self.notes.debug(f"card: found at {found.where}")
         return found
 

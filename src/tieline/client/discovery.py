@@ -182,15 +182,17 @@ class CardCache:
                 self._cards.popitem(last=False)
 
 
-async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True) -> FoundCard:
+async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True, version: str | None = None) -> FoundCard:
     """Find and read an agent's card, as `connect` does. No credentials are sent but those in `ref` itself.
+
+    `version` is told to the server, which may have a card of its own for it.
 
     Raises:
         CardNotFound, InvalidCard: there is none, or no valid one.
         AuthenticationRequired, Unreachable, PeerTimeout, InvalidPeerResponse: the server could not tell.
     """
     ref, authorization = without_user(ref)
-    headers = {"A2A-Version": DIALECTS[0].version}
+    headers = {"A2A-Version": version or DIALECTS[0].version}
     if authorization is not None:
         headers["Authorization"] = authorization
     limit = _MAX_CARD_BYTES
