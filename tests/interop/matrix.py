@@ -119,13 +119,13 @@ def client_command(cell: Cell) -> list[str]:
     return CALLER if cell.role == "server" else PEERS[cell.peer].client
 
 
-def run_client(cell: Cell, url: str, place: Path, rows: Sequence[str] = ()) -> dict[str, Any]:
-    """What the client of the cell's column reports, all rows or some.
+def run_client(cell: Cell, url: str, place: Path, words: Sequence[str] = ()) -> dict[str, Any]:
+    """What the client of the cell's column reports; `words` are rows, or another call (see peers/rows.py).
 
     Raises:
         AssertionError: it failed as a program; with the end of its output.
     """
-    command = [*client_command(cell), url, cell.binding, *rows]
+    command = [*client_command(cell), url, cell.binding, *words]
     log = place / f"{cell.peer}-{cell.role}-{cell.binding.replace('+', '-')}.log"
     with log.open("wb") as errors:
         done = subprocess.run(

@@ -85,9 +85,13 @@ def offered(cell: Cell) -> bool:
 
 def expected(cell: Cell) -> Any:
     """What the caller has to see in this cell."""
+    version = PEERS[cell.peer].version
+    if cell.row == "card" and cell.role == "server":
+        spoken = {"spoken": f"{cell.binding} {version}", "spoken when nothing is asked for": f"JSONRPC {version}"}
+        return {**ROWS["card"], **spoken, "said": "heard: hello"}
     if cell.row not in ("unknown_task", "ended_task"):
         return ROWS[cell.row]
-    old = PEERS[cell.peer].version == "0.3"
+    old = version == "0.3"
 
     def error(name: str) -> dict[str, Any]:
         names: Any = {name}

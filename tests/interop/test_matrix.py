@@ -6,7 +6,6 @@ TIELINE_INTEROP=required is set.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,17 +13,11 @@ import pytest
 from tests.interop.matrix import CELLS, Columns, known_table, problem_of
 from tests.interop.matrix_expected import Cell
 from tests.interop.matrix_known import KNOWN
-from tests.interop.matrix_peers import missing
 from tests.interop.processes import ROOT
 
 
 @pytest.fixture(scope="module")
-def columns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Columns]:
-    if absent := missing():
-        reason = f"not installed: {', '.join(absent)}; run scripts/interop --install"
-        if os.environ.get("TIELINE_INTEROP") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
+def columns(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Columns]:
     columns = Columns(tmp_path_factory.mktemp("matrix"))
     yield columns
     columns.close()

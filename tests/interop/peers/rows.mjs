@@ -233,9 +233,20 @@ const told = (error, doing = '') => ({
   trace: (error.stack ?? '').split('\n').slice(0, 14),
 });
 
-// Run as `client URL BINDING [ROW ...]`: `connect(url, binding)` gives a caller.
+async function one(rows, call, text, taskId, contextId) {
+  if (call === 'read') return { saw: await rows.caller.get(text) };
+  return { saw: await rows.say(text, [], { ...(taskId && { taskId, contextId }) }) };
+}
+
+// Run as `client URL BINDING [ROW ...]`, or with `say TEXT [TASK_ID CONTEXT_ID]` or `read TASK_ID` behind the binding:
+// `connect(url, binding)` gives a caller.
 export async function main(connect) {
   const [url, binding, ...only] = process.argv.slice(2);
+  if (only[0] === 'say' || only[0] === 'read') {
+    const saw = await one(new Rows(await connect(url, binding)), ...only);
+    process.stdout.write(JSON.stringify(saw), () => process.exit(0));
+    return;
+  }
   const rows = ROWS.filter((row) => only.length === 0 || only.includes(row));
   const found = {};
   try {

@@ -298,10 +298,19 @@ async def report(caller: Caller, only: list[str]) -> Value:
 def main(connect: Callable[[str, str], Any]) -> None:
     """Run as `client URL BINDING [ROW ...]`: `connect(url, binding)` is an async context manager over a Caller.
 
-    Prints one JSON object: {row: {"saw"} or {"error", "trace"} or {"not offered"}}.
+    Prints one JSON object: {row: {"saw"} or {"error", "trace"} or {"not offered"}}. Two more calls print the task that
+    they bring: `client URL BINDING say TEXT [TASK_ID CONTEXT_ID]` and `client URL BINDING read TASK_ID`.
     """
 
+    async def one(call: str, *words: str) -> Value:
+        async with connect(sys.argv[1], sys.argv[2]) as caller:
+            if call == "read":
+                return {"saw": await caller.get(words[0])}
+            return {"saw": await caller.say(words[0], **dict(zip(("task_id", "context_id"), words[1:], strict=False)))}
+
     async def work() -> Value:
+        if sys.argv[3:4] in (["say"], ["read"]):
+            return await one(*sys.argv[3:])
         try:
             async with connect(sys.argv[1], sys.argv[2]) as caller:
                 return await report(caller, sys.argv[3:])

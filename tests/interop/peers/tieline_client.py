@@ -17,12 +17,18 @@ from tieline.types import StreamEvent
 
 
 class TielineCaller(Caller):
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, url: str, peer: Peer) -> None:
+        self.url = url
         self.peer = peer
 
     async def card(self) -> Value:
         card = self.peer.card
+        async with tieline.connect(self.url) as unasked:
+            said = await unasked.ask("message hello")
         return {
+            "spoken": spoken(self.peer),
+            "spoken when nothing is asked for": spoken(unasked),
+            "said": str(said),
             "name": card.name,
             "description": card.description,
             "streaming": card.capabilities.streaming,
@@ -48,6 +54,10 @@ class TielineCaller(Caller):
 
     def name_of(self, error: Exception) -> str | None:
         return type(error).__name__ if isinstance(error, A2AError) else None
+
+
+def spoken(peer: Peer) -> str:
+    return f"{peer.transport} {peer.interface.protocol_version}"
 
 
 def parts_of(parts: list[Value]) -> list[Part]:
@@ -104,7 +114,7 @@ def shown(parts: tuple[Part, ...]) -> list[Value]:
 @asynccontextmanager
 async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
     async with tieline.connect(url, transport=binding) as peer:
-        yield TielineCaller(peer)
+        yield TielineCaller(url, peer)
 
 
 if __name__ == "__main__":
