@@ -193,7 +193,7 @@ def test_a_refusal_names_the_bad_fields_and_carries_its_metadata() -> None:
     run(check())
 
 
-@pytest.mark.parametrize("text", ["x" * 30_000, "é😀" * 10_000, "\r\n%\0"])
+@pytest.mark.parametrize("text", ["x" * 30_000, "é😀" * 10_000, "😀" * 400, "中" * 300, "\r\n%\0"])
 def test_a_refusal_that_repeats_a_long_or_odd_text_still_arrives_whole(text: str) -> None:
     async def check() -> None:
         async with served(worker()) as it:

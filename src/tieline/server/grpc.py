@@ -372,8 +372,11 @@ def _text(text: str) -> str:
 
 
 def _cut(message: str) -> str:
-    """A sentence that fits the trailers, in which every byte that is not ASCII takes three."""
+    """A sentence that fits the trailers, in which every byte that is not printable ASCII takes three."""
     text = _text(message)
-    if len(text) * 3 <= _MESSAGE_BYTES or (text.isascii() and len(text) <= _MESSAGE_BYTES):
-        return text
-    return text[: _MESSAGE_BYTES // (1 if text.isascii() else 9)] + "…"
+    size = 0
+    for index, character in enumerate(text):
+        size += 1 if " " <= character <= "~" else 3 * len(character.encode())
+        if size > _MESSAGE_BYTES:
+            return text[:index] + "…"
+    return text
