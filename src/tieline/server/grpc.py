@@ -66,8 +66,8 @@ _Operation = Callable[[Service, Any, Caller], Awaitable[Any]]
 class GrpcServer:
     """The gRPC server of an app: A2A 1.0 and 0.3. `start` it, `leave` when the app's drain begins, `stop` behind it.
 
-    An app with one agent is served as it is. Of several, the `tenant` of a request names the agent, as the card tells;
-    it is then no tenant for the agent. A2A 0.3 has no tenants, and serves one agent alone.
+    An app of one agent is served as it is. In one of agents by name, the `tenant` of a request names the agent, as the
+    card tells; it is then no tenant for the agent. A2A 0.3 has no tenants, and serves one agent alone.
 
     `address` is the HOST:PORT that cards name.
     """
@@ -82,7 +82,7 @@ class GrpcServer:
         self._server: Any = None
         self._max_body_bytes = app._max_body_bytes
         services = app.services
-        self._only = next(iter(services.values())) if len(services) == 1 else None
+        self._only = services.get("") if len(services) == 1 else None
         self._by_name = {path.strip("/"): service for path, service in services.items()}
         self._names: list[str] = []
 
