@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tieline.client.discovery import CardCache
     from tieline.client.following import Recovery
     from tieline.client.peer import Peer, connect
+    from tieline.client.simple import CardResult, SendResult, SentTask, discover_agent_card, send_text
     from tieline.client.transport import Timeouts
     from tieline.engine.agent import Agent, agent
     from tieline.engine.service import Limits
@@ -54,6 +55,7 @@ _HOMES = {
     "Artifact": "tieline.types",
     "Caller": "tieline.engine.turn",
     "CardCache": "tieline.client.discovery",
+    "CardResult": "tieline.client.simple",
     "Failed": "tieline.errors",
     "Limits": "tieline.engine.service",
     "Message": "tieline.types",
@@ -64,6 +66,8 @@ _HOMES = {
     "Reply": "tieline.client.content",
     "Retention": "tieline.stores.base",
     "Role": "tieline.types",
+    "SendResult": "tieline.client.simple",
+    "SentTask": "tieline.client.simple",
     "Store": "tieline.stores.base",
     "Task": "tieline.types",
     "TaskArtifactUpdateEvent": "tieline.types",
@@ -75,6 +79,8 @@ _HOMES = {
     "agent": "tieline.engine.agent",
     "app": "tieline.server.asgi",
     "connect": "tieline.client.peer",
+    "discover_agent_card": "tieline.client.simple",
+    "send_text": "tieline.client.simple",
 }
 
 __all__ = [
@@ -89,6 +95,7 @@ __all__ = [
     "Artifact",
     "Caller",
     "CardCache",
+    "CardResult",
     "Failed",
     "Limits",
     "Message",
@@ -99,6 +106,8 @@ __all__ = [
     "Reply",
     "Retention",
     "Role",
+    "SendResult",
+    "SentTask",
     "Store",
     "Task",
     "TaskArtifactUpdateEvent",
@@ -110,6 +119,8 @@ __all__ = [
     "agent",
     "app",
     "connect",
+    "discover_agent_card",
+    "send_text",
 ]
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "any_request",
     "card_of",
     "listening",
+    "read_request",
     "scripted",
 ]
 
@@ -165,7 +166,7 @@ class Scripted:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            while (request := await _read(reader)) is not None:
+            while (request := await read_request(reader)) is not None:
                 operation = _operation(self.binding, request)
                 self.calls.append(operation)
                 self.requests.append(request)
@@ -314,7 +315,7 @@ async def listening(
         await server.wait_closed()
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
     """The next request; None when the client has gone."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
