@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -537,7 +537,7 @@ def test_answer_that_is_none_is_an_error_of_ours_for_every_call(transport: str, 
         answer = BAD_ANSWERS[name]
         script: Script = {operation: [answer] for operation in EVERYTHING}
         async with scripted(BINDING[transport], script) as agent, connect(agent.card, recovery=QUICK) as peer:
-            calls = [
+            calls: list[Awaitable[object]] = [
                 peer.send("go"),
                 peer.get(TASK),
                 peer.cancel(TASK),
@@ -1053,7 +1053,7 @@ def test_json_rpc_result_of_another_call_is_not_taken_for_this_ones(id_: bytes) 
 def test_json_rpc_error_that_could_not_name_its_call_is_raised_as_what_it_is() -> None:
     async def test() -> None:
         with pytest.raises(ParseError):
-            await got("jsonrpc", Http(200, jsonrpc.encode_error(b"null", ParseError("no"))))
+            await got("jsonrpc", Http(200, jsonrpc.encode_error(b"null", ParseError("no"))), version="1.0")
 
     run(test())
 

@@ -17,8 +17,8 @@ from tieline.errors import (
     InvalidRequest,
     MethodNotFound,
     ParseError,
-    TaskInDoubt,
     Unreachable,
+    UnsupportedOperation,
     VersionNotSupported,
 )
 from tieline.wire.dialects import DIALECTS, VERSIONS, dialect_of
@@ -153,13 +153,8 @@ class Route:
         for way in (self.way, *(way for way in self._ways if way is not self.way)):
             try:
                 result = await call(way)
-            except NotServed as failure:
-                if failure.final:
-                    raise failure.error from None
-                failures.append((way, failure))
-            except A2AError as failure:
-                if type(failure) not in _NOT_SPOKEN and (self._works or type(failure) not in _NOT_UNDERSTOOD):
-                    raise
+            except (NotServed, A2AError) as failure:
+                self._pass_over(failure)
                 failures.append((way, failure))
             else:
                 self.way = way
@@ -169,15 +164,24 @@ class Route:
             for way in self._guessed():
                 try:
                     result = await call(way)
-                except TaskInDoubt:
-                    raise
-                except (NotServed, A2AError):
+                except UnsupportedOperation:  # the version has no such operation; nothing need have been sent
                     continue
-                self.way = way
-                self._ways = (way, *self._ways)
-                self._works = True
-                return result
+                except (NotServed, A2AError) as failure:
+                    self._pass_over(failure)
+                else:
+                    self.way = way
+                    self._ways = (way, *self._ways)
+                    self._works = True
+                    return result
         raise _told(failures) from None
+
+    def _pass_over(self, failure: Failure) -> None:
+        """Raise what ends a call; returns where the next way may be tried."""
+        if isinstance(failure, NotServed):
+            if failure.final:
+                raise failure.error from None
+        elif type(failure) not in _NOT_SPOKEN and (self._works or type(failure) not in _NOT_UNDERSTOOD):
+            raise failure
 
 
 Failure = NotServed | A2AError
