@@ -110,7 +110,7 @@ def test_a_task_that_has_ended_cannot_be_cancelled() -> None:
         async with served(mixed()) as it:
             task = (await it.stub03.SendMessage(said03("work"))).task
             refusal = await refused(it.stub03.CancelTask(pb.CancelTaskRequest(name=f"tasks/{task.id}")))
-            assert (refusal.status, refusal.reason) == ("UNIMPLEMENTED", "TASK_NOT_CANCELABLE")
+            assert (refusal.status, refusal.reason) == ("FAILED_PRECONDITION", "TASK_NOT_CANCELABLE")
 
     run(check())
 

@@ -35,6 +35,7 @@ from tieline.errors import (
     InternalError,
     InvalidParams,
     InvalidRequest,
+    PushNotificationNotSupported,
     UnsupportedOperation,
     VersionNotSupported,
 )
@@ -57,6 +58,7 @@ _KEEP_ALIVE_MS: Final = 30_000
 _MESSAGE_BYTES: Final = 1500  # of an error's sentence: all that goes with a status has to fit 8 KiB of trailers
 _DETAIL_CHARS: Final = 200
 _DETAILS_BYTES: Final = 3000
+_ABSENT_03: Final = (PushNotificationNotSupported, UnsupportedOperation)  # what servers of 0.3 call UNIMPLEMENTED
 
 
 _Operation = Callable[[Service, Any, Caller], Awaitable[Any]]
@@ -246,7 +248,7 @@ class _Method:
         """End a call with an error (A2A 1.0 §10.6). Callers of 0.3 know it by the name in front of its sentence."""
         status, message = error.grpc_status, error.message
         if self._old:
-            status = "UNIMPLEMENTED" if status == "FAILED_PRECONDITION" else status
+            status = "UNIMPLEMENTED" if isinstance(error, _ABSENT_03) else status
             message = f"{error.name}: {message}"
         code = getattr(grpc.StatusCode, status)
         message = _cut(message)
