@@ -4,6 +4,7 @@
     ├── ParseError, InvalidRequest, MethodNotFound, InvalidParams      the caller's request is not well formed
     │   └── BodyTooLarge, MisdirectedRequest, OriginNotAllowed         (each an InvalidRequest)
     ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation, ...     the nine errors of A2A 1.0 §3.3.2
+    │   ├── TaskEnded                                                  (an UnsupportedOperation)
     │   └── MediaTypeNotSupported                                      (a ContentTypeNotSupported of the HTTP header)
     ├── InternalError                                                  our fault; the cause is logged, never sent
     │   └── Overloaded                                                 a limit of this server is reached; try later
@@ -55,6 +56,7 @@ __all__ = [
     "PeerTimeout",
     "PushNotificationNotSupported",
     "Rejected",
+    "TaskEnded",
     "TaskFailed",
     "TaskInDoubt",
     "TaskNotCancelable",
@@ -199,7 +201,9 @@ class TaskNotFound(A2AError):
     reason = "TASK_NOT_FOUND"
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"Task {task_id!r} was not found: there is none, or it is not yours.", metadata={"taskId": task_id})
+        super().__init__(
+            f"Task {task_id!r} was not found: there is none, or it is not yours.", metadata={"taskId": task_id}
+        )
 
 
 class TaskNotCancelable(A2AError):
@@ -226,6 +230,15 @@ class UnsupportedOperation(A2AError):
 
     name, rpc_code, http_status = "UnsupportedOperationError", -32004, 400
     grpc_status, reason = "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"
+
+
+class TaskEnded(UnsupportedOperation):
+    """The task has ended: it takes no message and tells no more (A2A 1.0 §3.1.1, §3.1.6)."""
+
+    def __init__(self, task_id: str, state: str, instead: str) -> None:
+        super().__init__(
+            f"Task {task_id!r} has ended ({state}): {instead}.", metadata={"taskId": task_id, "state": state}
+        )
 
 
 class ContentTypeNotSupported(A2AError):

@@ -347,13 +347,17 @@ async def test_only_callers_of_0_1_may_name_a_task() -> None:
 
 
 @in_loop
-async def test_a_task_id_is_its_owners() -> None:
-    """A caller of 1.0 with a tenant has the task; one of 0.1, who has none, cannot get at it by naming it."""
+async def test_two_callers_never_meet_on_one_task_id() -> None:
+    """A caller of 1.0 with a tenant has the task. To one of 0.1, who has none, it is not there: what it sends to that
+    id begins a task of its own, as any id that is not there does.
+    """
     sent = {"tenant": "acme", "message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "begin"}]}}
     async with serve(tieline.app(asker())) as port:
         task = (await call(port, "SendMessage", sent, JSON))["result"]["task"]
         assert await code(port, "tasks/get", {"id": task["id"]}) == -32001
-        assert await code(port, "tasks/send", params(task["id"], "mine")) == -32001
+        own = await result(port, "tasks/send", params(task["id"], "mine"))
+        assert own["sessionId"] != task["contextId"]
+        assert "begin" not in json.dumps(own)
         kept = (await call(port, "GetTask", {"id": task["id"], "tenant": "acme"}, JSON))["result"]
         assert kept["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-import msgspec
 from yarl import URL
 
 from tieline.client.http import Answer, Http, check_authentication, check_json, not_an_answer, request_headers
@@ -42,13 +41,6 @@ _NO_BODY = b""
 _ACCEPT_STREAM = f"text/event-stream, {_ACCEPT}"
 
 
-class _HasError(msgspec.Struct, frozen=True, gc=False):
-    error: dict[str, msgspec.Raw] | None = None
-
-
-_read_has_error = msgspec.json.Decoder(_HasError).decode
-
-
 class RestTransport:
     """One agent's REST interface. See Transport."""
 
@@ -57,7 +49,7 @@ class RestTransport:
     def __init__(self, http: Http, url: URL, form: RestForm) -> None:
         self._http = http
         self._form = form
-        self._dialect = form.dialect(_NO_BODY)
+        self._dialect = form.dialect(_NO_BODY, _NO_BODY)
         self._base = str(url.with_query(None).with_fragment(None)).rstrip("/")
         if form.prefix and not self._base.endswith(form.prefix):  # some cards have it in the URL
             self._base += form.prefix
@@ -110,7 +102,7 @@ class RestTransport:
         if method.body:
             encoded(request)  # refuses what cannot be written, as for every other request
         verb, path, body = rest.encode_request(method, request)
-        return verb, self._at(path), body
+        return self._form.verbs.get(method.name, verb), self._at(path), body
 
     def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
         headers = {"Accept": accept, "A2A-Version": self._form.version}
@@ -122,7 +114,7 @@ class RestTransport:
         event = None
         with contextlib.suppress(InvalidPeerResponse):  # an error is none, either
             event = decode(data)
-        if event is None and _carries_error(data):
+        if event is None and self._form.is_error(data):
             raise self._form.read_error(0, data)
         return event or decode(data)
 
@@ -138,16 +130,23 @@ class RestTransport:
             self._served = True
             return answer.body
         check_authentication(answer)
-        about_task = answer.status == 404 and "{id}" in method.path
-        if not _carries_error(answer.body):
+        about_task = answer.status == 404 and _names_task(request)
+        if not self._form.is_error(answer.body):
             if about_task and self._served:
-                raise TaskNotFound(getattr(request, "id", ""))
+                raise TaskNotFound(_names_task(request) or "")
             raise not_an_answer(answer)
         error = self._form.read_error(answer.status, answer.body)
         if about_task and type(error) is MethodNotFound:
             # A server that gives no ErrorInfo: what is not there is the task.
-            raise _task_not_found(getattr(request, "id", ""), error)
+            raise _task_not_found(_names_task(request) or "", error)
         raise error
+
+
+def _names_task(request: Value) -> str | None:
+    """The task that a request is about."""
+    if isinstance(request, SendMessageRequest):
+        return request.message.task_id
+    return getattr(request, "id", None)
 
 
 def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:
@@ -155,10 +154,3 @@ def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:
     if error.message:
         found.args = (error.message,)
     return found
-
-
-def _carries_error(body: bytes) -> bool:
-    try:
-        return _read_has_error(body).error is not None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return False

@@ -54,9 +54,10 @@ class TextStream:
     def __init__(self, task_id: str, context_id: str, artifact_id: str, media_type: str | None) -> None:
         self._artifact_id = artifact_id
         self._media_type = media_type
-        artifact = Artifact(artifact_id, (Part("\0", media_type=media_type),))
+        mark = new_id()
+        artifact = Artifact(artifact_id, (Part(mark, media_type=media_type),))
         event = Event(TaskArtifactUpdateEvent(task_id, context_id, artifact, append=True))
-        self._before, _, self._behind = event.json.rpartition(b'"\\u0000"')
+        self._before, _, self._behind = event.json.partition(encode(mark))
 
     def chunk(self, text: str) -> TextChunk:
         """The event that adds `text`. Raises InvalidAgentResponse when it cannot be written as UTF-8."""

@@ -77,6 +77,7 @@ class TaskLog(ABC):
         "scope",
         "service",
         "state",
+        "status",
         "streamed",
         "task_id",
         "updated",
@@ -90,6 +91,7 @@ class TaskLog(ABC):
         self.context_id = context_id
         self.fold: Fold | None = None  # None while there is no task
         self.state: TaskState | None = None  # as emitted
+        self.status: TaskStatus | None = None  # the last update, as emitted
         self.updated = 0  # moment of the last status
         self.base = 0  # number of the last event that is not in `events`
         self.emitted = 0
@@ -166,6 +168,7 @@ class TaskLog(ABC):
         except NotAllowed as error:
             raise InvalidAgentResponse(f"Task {self.task_id}: {error}.") from None
         if isinstance(value, TaskStatusUpdateEvent):
+            self.status = value.status
             state = self.state = value.status.state
         self._put(event)
         if state.interrupted or state.terminal:

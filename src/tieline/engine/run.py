@@ -36,6 +36,7 @@ from tieline.errors import (
     InvalidAgentResponse,
     Overloaded,
     Rejected,
+    TaskEnded,
     TaskNotCancelable,
     UnsupportedOperation,
 )
@@ -94,6 +95,7 @@ class Run(TaskLog):
         "message",
         "metadata",
         "references",
+        "resumed_from",
         "started",
     )
 
@@ -115,6 +117,7 @@ class Run(TaskLog):
         self.accepts: tuple[str, ...] = ()
         self.references: tuple[Task, ...] = ()
         self.driver: asyncio.Task[None] | None = None
+        self.resumed_from: TaskStatus | None = None  # what the message that the agent is at has answered
         self.cursors = 0  # followers
         self.blobs = False  # the history has long files of the caller's
         self.started = 0.0
@@ -137,6 +140,7 @@ class Run(TaskLog):
         run = cls(service, record.scope, caller, record.task_id, record.context_id)
         run.fold = Fold(task)
         run.state = record.state
+        run.status = task.status
         run.updated = record.updated
         run.base = run.emitted = run.published = record.version
         run.blobs = any(has_blob(message) for message in task.history)
@@ -213,6 +217,7 @@ class Run(TaskLog):
             self._ask_no_more()
             if self._inbox and self._stopping is None and self.state is not None and not self.state.terminal:
                 self._next = self._inbox.pop(0)  # it is done, but there is more for it
+                self.resumed_from = self.status if self.state.interrupted else None
                 if self.state.interrupted:
                     self._emit_status(TaskState.WORKING, None)
             self._flush()
@@ -334,8 +339,10 @@ class Run(TaskLog):
             id_ = f"response-{count}"
         return id_
 
-    def give_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = False) -> None:
-        """Emit an artifact or a chunk of one."""
+    def give_artifact(
+        self, artifact: Artifact, *, append: bool = False, last_chunk: bool = False, metadata: Metadata | None = None
+    ) -> None:
+        """Emit an artifact or a chunk of one; `metadata` is that of the event."""
         if not artifact.parts:
             raise InvalidAgentResponse(f"Artifact {artifact.artifact_id!r} has no parts.")
         if artifact.metadata is not None or not artifact.artifact_id:
@@ -343,7 +350,8 @@ class Run(TaskLog):
             artifact = replace(artifact, artifact_id=id_, metadata=exact(artifact.metadata))
         if self.state is None:
             self._make_task(TaskState.WORKING)
-        self._emit(checked(Event(TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, append, last_chunk))))
+        update = TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, append, last_chunk, exact(metadata))
+        self._emit(checked(Event(update)))
 
     def give_status(self, state: TaskState, message: Message | None = None, metadata: Metadata | None = None) -> None:
         """Emit a status."""
@@ -363,6 +371,15 @@ class Run(TaskLog):
             if coming is TaskState.WORKING or coming is TaskState.COMPLETED or coming.interrupted:
                 status = TaskStatus(TaskState.WORKING, None, timestamp)
                 self._emit(Event(TaskStatusUpdateEvent(self.task_id, self.context_id, status)))
+
+    def begin(self) -> None:
+        """Make the task, SUBMITTED, if there is none yet."""
+        self._make_task(TaskState.SUBMITTED)
+
+    @property
+    def stopping(self) -> TaskState | None:
+        """How the task is to end that the agent is being stopped for; None while nobody stops it."""
+        return self._stopping
 
     def _submit(self) -> str:
         """Make the task; returns the timestamp at which."""
@@ -441,10 +458,7 @@ class Run(TaskLog):
         if self.broken is not None:
             raise self.broken
         if self.state.terminal:
-            raise UnsupportedOperation(
-                f"Task {self.task_id!r} is {self.state.value}: it takes no more messages. Send one without taskId.",
-                metadata={"taskId": self.task_id, "state": self.state.value},
-            )
+            raise TaskEnded(self.task_id, self.state.value, "send a message without taskId")
         free = self._next is None and (self.driver is None or (self._asked is not None and not self._asked.done()))
         if not free:
             if self.agent.while_running == "refuse":
@@ -461,6 +475,7 @@ class Run(TaskLog):
         self._pending.append(Heard(message))
         self._said += 1
         if free:
+            self.resumed_from = self.status if self.state.interrupted else None
             self._next = (message, metadata, accepts)
             self._emit_status(TaskState.WORKING, None)
         else:

@@ -31,6 +31,7 @@ from tieline.errors import (
     InvalidParams,
     Overloaded,
     PushNotificationNotSupported,
+    TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
@@ -337,10 +338,7 @@ class Service:
         missed = None if last_event_id is None else await self._missed(scope, request.id, last_event_id)
         if missed:
             return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
-        raise UnsupportedOperation(
-            f"Task {request.id!r} has ended ({ended.value}): read it with GetTask.",
-            metadata={"taskId": request.id, "state": ended.value},
-        )
+        raise TaskEnded(request.id, ended.value, "read it with GetTask")
 
     async def create_push_notification_config(self) -> None:
         """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
@@ -379,10 +377,7 @@ class Service:
                 raise InvalidParams.at("message.contextId", f"is not the context of task {message.task_id!r}")
             if isinstance(run, Record):
                 assert ended is not None
-                raise UnsupportedOperation(
-                    f"Task {message.task_id!r} is {ended.value}: it takes no more messages. Send one without taskId.",
-                    metadata={"taskId": message.task_id, "state": ended.value},
-                )
+                raise TaskEnded(message.task_id, ended.value, "send a message without taskId")
             try:
                 self._check_room(starts=run.driver is None)
                 after = run.hear(message, caller, request.metadata, accepts)

@@ -24,9 +24,7 @@ from msgspec.structs import replace
 from tieline.card import AgentExtension, AgentProvider, AgentSkill
 from tieline.engine.agent import Agent, slug_of
 from tieline.errors import Failed, InvalidAgentResponse, Rejected
-from tieline.event import Event
-from tieline.ids import new_id
-from tieline.types import Message, Metadata, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
+from tieline.types import Message, Metadata, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
 
 try:
     from a2a.auth.user import User
@@ -37,16 +35,14 @@ try:
     from a2a.utils import errors as official_errors
 
     from tieline.wire.protobuf import (
-        Fault,
         read_artifact_update,
         read_message,
         read_status_update,
-        read_struct,
         read_task,
         write_message,
-        write_struct,
         write_task,
     )
+    from tieline.wire.protobuf_fields import Fault, read_struct, write_struct
 except ImportError as error:
     raise ImportError(
         f"An AgentExecutor runs with the official SDK, version 1: pip install 'a2a-sdk>=1.0,<2' ({error})"
@@ -170,7 +166,7 @@ class _Bridge:
 
     async def _stop(self, run: Run, call_context: Any, events: _Events, work: asyncio.Task[None]) -> None:
         """Stop the executor; the end that it then tells is told when it has stopped."""
-        canceled = run._stopping is TaskState.CANCELED
+        canceled = run.stopping is TaskState.CANCELED
         events.hold_the_end()
         try:
             if canceled:
@@ -280,7 +276,7 @@ class _Events(EventQueue):
 
     def _give_task(self, task: Task) -> None:
         if self._run.state is None:
-            self._run._make_task(TaskState.SUBMITTED)
+            self._run.begin()
         for artifact in task.artifacts:
             self._give_artifact(TaskArtifactUpdateEvent(task.id, "", artifact, last_chunk=True))
         if task.status.message is not None or task.state is not self._run.state:
@@ -292,7 +288,7 @@ class _Events(EventQueue):
             message = None
         if state in (TaskState.SUBMITTED, TaskState.UNSPECIFIED):
             if run.state is None:
-                run._make_task(TaskState.SUBMITTED)
+                run.begin()
             if message is None and metadata is None:
                 return
             state = TaskState.WORKING  # words are told as they are; no task goes back to SUBMITTED
@@ -309,14 +305,7 @@ class _Events(EventQueue):
         if append and artifact.artifact_id not in self._artifact_ids:
             append = False  # the first chunk: there is nothing to put it behind
         self._artifact_ids.add(artifact.artifact_id)
-        if update.metadata is None:
-            run.give_artifact(artifact, append=append, last_chunk=update.last_chunk)
-            return
-        if run.state is None:
-            run._make_task(TaskState.WORKING)
-        artifact = replace(artifact, artifact_id=artifact.artifact_id or new_id())
-        event = replace(update, task_id=run.task_id, context_id=run.context_id, artifact=artifact, append=append)
-        run._emit(Event(event))
+        run.give_artifact(artifact, append=append, last_chunk=update.last_chunk, metadata=update.metadata)
 
 
 async def _task_before(run: Run, message: Message) -> Task | None:
@@ -324,19 +313,9 @@ async def _task_before(run: Run, message: Message) -> Task | None:
     if run.fold is None:
         return None
     await run.written()
-    last = await run.service.store.events(run.scope, run.task_id, max(0, run.emitted - 2)) or ()
     history = run.history_before(message)
     task = run.task()
-    status = task.status
-    if len(last) == 2:
-        asked, resumed = (event.value for _, event in last)
-        if (
-            isinstance(asked, TaskStatusUpdateEvent)
-            and isinstance(resumed, TaskStatusUpdateEvent)
-            and asked.status.state.interrupted
-            and resumed.status.state is TaskState.WORKING
-        ):
-            status = asked.status
+    status = run.resumed_from or task.status
     if status.message is not None and history and history[-1].message_id == status.message.message_id:
         history = history[:-1]
     return replace(task, status=status, history=history)

@@ -424,7 +424,7 @@ class Endpoint:
                 if content_type is not None:
                     check_json(content_type.decode("latin-1"))
                 body = await self._body(headers, receive)
-            dialect = form.dialect(body)
+            dialect = form.dialect(body, headers.get(b"user-agent", b""))
             caller = self._caller(scope, headers, dialect)
             if method.name in self._absent:
                 await self._absent[method.name]()

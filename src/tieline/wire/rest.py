@@ -15,7 +15,16 @@ from tieline.wire.details import details_of, error_from_details
 from tieline.wire.dialect import Dialect
 from tieline.wire.methods import METHODS, Method
 
-__all__ = ["MEDIA_TYPE", "VerbNotAllowed", "encode_error", "encode_request", "read_error", "read_request", "route"]
+__all__ = [
+    "MEDIA_TYPE",
+    "VerbNotAllowed",
+    "encode_error",
+    "encode_request",
+    "is_error",
+    "read_error",
+    "read_request",
+    "route",
+]
 
 MEDIA_TYPE: Final = "application/a2a+json"
 
@@ -80,12 +89,18 @@ def read_request(dialect: Dialect, method: Method, fields: dict[str, str], query
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise ParseError(f"The body is not valid JSON: {error}") from None
     values: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
-    values = {name: value for name, value in values.items() if value != ""}
+    values = {_camel(name): value for name, value in values.items() if value != ""}
     values.update(fields)
     try:
         return msgspec.convert(values, method.request, strict=False)
     except msgspec.ValidationError as error:
         raise violation(error) from None
+
+
+def _camel(name: str) -> str:
+    """A name of the query as the request has it: protobuf's own names are read, too."""
+    first, *more = name.split("_")
+    return first + "".join(word.capitalize() for word in more) if first else name
 
 
 def _read_merged(dialect: Dialect, method: Method, fields: dict[str, str], body: bytes) -> Any:
@@ -106,6 +121,21 @@ def encode_error(error: A2AError) -> bytes:
 class _Status(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
     details: Any = None
+
+
+class _HasError(msgspec.Struct, frozen=True, gc=False):
+    error: dict[str, msgspec.Raw] | None = None
+
+
+_read_has_error = msgspec.json.Decoder(_HasError).decode
+
+
+def is_error(body: bytes) -> bool:
+    """Whether a body is an error as 1.0 has it, rather than that of a gateway, or no error."""
+    try:
+        return _read_has_error(body).error is not None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
 
 
 class _StatusBody(msgspec.Struct, frozen=True, gc=False):

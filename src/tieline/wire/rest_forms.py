@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -23,10 +23,12 @@ class RestForm(msgspec.Struct, frozen=True):
 
     version: str
     prefix: str  # before the paths of the operations
-    dialect: Callable[[bytes], Dialect]  # of a request with this body
+    dialect: Callable[[bytes, bytes], Dialect]  # of a request with this body and User-Agent
     encode_error: Callable[[A2AError], tuple[int, bytes]]  # HTTP status and body
-    read_error: Callable[[int, bytes], A2AError]
+    is_error: Callable[[bytes], bool]  # whether a body is an error of A2A
+    read_error: Callable[[int, bytes], A2AError]  # by HTTP status, 0 is unknown, and body
     media_type: str
+    verbs: Mapping[str, str]  # HTTP methods of operations, where a client has to use another than 1.0's
 
     @property
     def content_type(self) -> tuple[bytes, bytes]:
@@ -37,13 +39,22 @@ class RestForm(msgspec.Struct, frozen=True):
 V1_FORM: Final = RestForm(
     "1.0",
     "",
-    lambda body: V1,
+    lambda body, user_agent: V1,
     lambda error: (error.http_status, rest.encode_error(error)),
+    rest.is_error,
     rest.read_error,
     rest.MEDIA_TYPE,
+    {},
 )
 V03_FORM: Final = RestForm(
-    "0.3", "/v1", v03_rest.spoken, v03_rest.encode_error, v03_rest.read_error, v03_rest.MEDIA_TYPE
+    "0.3",
+    "/v1",
+    v03_rest.spoken,
+    v03_rest.encode_error,
+    v03_rest.is_error,
+    v03_rest.read_error,
+    v03_rest.MEDIA_TYPE,
+    {"SubscribeToTask": "GET"},  # some servers take no other
 )
 
 _FORMS: Final = {form.version: form for form in (V1_FORM, V03_FORM)}

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tieline.errors import A2AError, InvalidParams, InvalidPeerResponse, UnsupportedOperation
+from tieline.errors import A2AError, InvalidParams, InvalidPeerResponse, TaskEnded, UnsupportedOperation
 from tieline.event import Event, TextChunk
 from tieline.ids import new_id
 from tieline.types import (
@@ -889,7 +889,7 @@ class _V01:
     versions = ("0.1", "0.2")  # of the 0.2 line, 0.2.0 only: which one is meant is told by the method
     methods: Mapping[str, Method] = _METHODS
     names: Mapping[str, str] = {method.name: name for name, method in _METHODS.items()}
-    codes: Mapping[type[A2AError], int] = {}
+    codes: Mapping[type[A2AError], int] = {TaskEnded: -32002}
     new_task: Metadata | None = {_DIALECT: "0.1"}
     has_final = True
     resumes = False

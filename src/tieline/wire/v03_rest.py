@@ -81,7 +81,7 @@ from tieline.wire.v03 import (
 )
 from tieline.wire.v1 import encoded
 
-__all__ = ["MEDIA_TYPE", "V03_REST", "V03_REST_PLAIN", "encode_error", "read_error", "spoken"]
+__all__ = ["MEDIA_TYPE", "V03_REST", "V03_REST_TWICE", "encode_error", "is_error", "read_error", "spoken"]
 
 MEDIA_TYPE: Final = "application/json"
 
@@ -519,7 +519,7 @@ class _V03Rest:
     has_final = True
     resumes = True
 
-    def __init__(self, *, twice: bool = True) -> None:
+    def __init__(self, *, twice: bool = False) -> None:
         self.twice = twice
         self._write = _Writer(twice)
 
@@ -625,8 +625,8 @@ def _decode_event(data: Json) -> StreamEvent | None:
 
 
 V03_REST: Final = _V03Rest()
-V03_REST_PLAIN: Final = _V03Rest(twice=False)
-"""For peers that hold `fileWithBytes` to be the bytes of the file, as JavaScript's SDK does."""
+V03_REST_TWICE: Final = _V03Rest(twice=True)
+"""For peers that put base64 text into `fileWithBytes` where the definition has bytes, as Python's SDK does."""
 
 
 # --- which form -------------------------------------------------------------------------------------------------------
@@ -648,16 +648,16 @@ class _Peeked(msgspec.Struct, frozen=True, gc=False):
     message: _PeekedMessage
 
 
-_IS_JAVASCRIPT: Final = re.compile(rb"node|undici|deno|bun|mozilla", re.IGNORECASE).match
+_PYTHON: Final = b"python-httpx/"  # what Python's SDK calls with
 _peek: Final = msgspec.json.Decoder(_Peeked).decode
 
 
 def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
     """The dialect of a request with this body: V03 for a message in the form of the schema, else V03_REST.
 
-    V03_REST_PLAIN if there is a file in it that is not base64 twice; where there is none, if JavaScript has sent it.
+    V03_REST_TWICE if a file in it is base64 twice; where there is no file, if Python's SDK may have sent it.
     """
-    usual = V03_REST_PLAIN if _IS_JAVASCRIPT(user_agent) else V03_REST
+    usual = V03_REST_TWICE if user_agent.startswith(_PYTHON) else V03_REST
     try:
         message = _peek(body).message
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -667,8 +667,8 @@ def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
     files = [part.file for part in message.content if part.file is not None and part.file.file_with_bytes]
     if not files:
         return usual
-    plain = any(not _looks_twice(file.file_with_bytes or b"", file.mime_type) for file in files)
-    return V03_REST_PLAIN if plain else V03_REST
+    twice = all(_looks_twice(file.file_with_bytes or b"", file.mime_type) for file in files)
+    return V03_REST_TWICE if twice else V03_REST
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -690,7 +690,8 @@ def encode_error(error: A2AError) -> tuple[int, bytes]:
     0.3 does not say what an error looks like: clients look for `code` (JavaScript), `type` and `message` (Python).
     """
     body = {"code": error.rpc_code, "type": error.name, "message": error.message, "data": details_of(error)}
-    return _STATUS.get(type(error), error.http_status), encode(body)
+    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), error.http_status)
+    return status, encode(body)
 
 
 class _ErrorBody(msgspec.Struct, frozen=True, gc=False):
@@ -730,7 +731,7 @@ _CODE_OF_NAME: Final = {
     "ExtendedAgentCardNotConfiguredError": -32007,
 }
 _CODE_OF_WORDS: Final = (
-    (re.compile(r"task.* not found", re.IGNORECASE | re.DOTALL).search, -32001),
+    (re.compile(r"task.* (not found|does not exist)", re.IGNORECASE | re.DOTALL).search, -32001),
     (re.compile(r"extended card", re.IGNORECASE).search, -32007),
     (re.compile(r"push notification", re.IGNORECASE).search, -32003),
 )
@@ -738,6 +739,15 @@ _CODE_OF_WORDS: Final = (
 
 _read_error: Final = msgspec.json.Decoder(_ErrorBody).decode
 _read_wrapped: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def is_error(body: bytes) -> bool:
+    """Whether a body is an error of an agent's, in one of the forms that `read_error` knows."""
+    try:
+        told = _read_error(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    return isinstance(told.message, str) or type(told.code) is int or isinstance(told.error, (dict, str))
 
 
 def read_error(status: int, body: bytes) -> A2AError:

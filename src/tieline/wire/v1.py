@@ -97,13 +97,16 @@ class _V1:
 V1: Final = _V1()
 
 
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
 def _decode_event(data: Json) -> StreamEvent | None:
     """What a StreamResponse holds; None when it holds only members that this version does not know (A2A 1.0 §5.7).
 
     Raises InvalidPeerResponse.
     """
     response = decode_result(data, StreamResponse)
-    if response == _NOTHING and decode_result(data, dict[str, msgspec.Raw]):
+    if response == _NOTHING and _members(data):
         response = _read_otherwise(data, StreamResponse) or response
         if response == _NOTHING:
             return None
