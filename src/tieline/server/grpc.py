@@ -36,6 +36,7 @@ from tieline.errors import (
     InvalidParams,
     InvalidRequest,
     PushNotificationNotSupported,
+    TaskEnded,
     UnsupportedOperation,
     VersionNotSupported,
 )
@@ -301,11 +302,9 @@ async def _follow_03(service: Service, request: Any, caller: Caller) -> Cursor:
     """TaskSubscription: ends when the agent asks, too; of a task that has ended it gives the task."""
     try:
         return await service.subscribe_to_task(request, caller, until_input=True)
-    except UnsupportedOperation as error:
-        if "state" not in error.metadata:
-            raise
-    task = await service.get_task(GetTaskRequest(request.id), caller)
-    return Cursor(None, 0, head=[Event(task.value)])
+    except TaskEnded:
+        task = await service.get_task(GetTaskRequest(request.id), caller)
+        return Cursor(None, 0, head=[Event(task.value)])
 
 
 async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:
