@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements import TRANSPORTS, Requirement, Transport, load
+from tests.requirements import OLDER, TRANSPORTS, Requirement, Transport, load
 
 MARKER = "requirement"
 
@@ -79,7 +79,7 @@ def shown_by(
     Raises:
         ValueError: an id or a transport that is not there, or a transport in `over` that the row does not have.
     """
-    if transport is not None and transport not in TRANSPORTS:
+    if transport is not None and transport not in (*TRANSPORTS, *OLDER):
         raise ValueError(f"transport {transport!r} is none of {TRANSPORTS}")
     if isinstance(over, str):
         raise ValueError(f"over is a tuple of transports, not {over!r}")

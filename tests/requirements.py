@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 __all__ = [
+    "OLDER",
     "REGISTRY",
     "SECTIONS",
     "TRANSPORTS",
@@ -39,6 +40,8 @@ Shown = Mapping[str, Mapping[str, Sequence[str]]]
 
 REGISTRY: Final = Path(__file__).with_name("requirements.toml")
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
+OLDER: Final = ("jsonrpc-0.3", "rest-0.3", "grpc-0.3", "jsonrpc-0.1")
+"""Transports of versions before 1.0. Tests run over them, too, and show no row there: the rows are of 1.0."""
 
 # The sections that a row may name. A row of a subsection that says nothing of its own stands under its parent.
 SECTIONS: Final[Mapping[str, str]] = {

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.behaviour.serving import LIMIT_S, TRANSPORTS, Serve, Switchboard, runs_over
+from tests.behaviour.serving import LIMIT_S, TRANSPORTS, Serve, Switchboard, runs_over, version_of
 
 
 class _Server(uvicorn.Server):
@@ -88,18 +88,31 @@ def switchboard(loop: asyncio.Runner) -> Iterator[Switchboard]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "stores(*names): the stores that a test of tests/behaviour is run on")
-    config.addinivalue_line("markers", "not_over(*transports, why): transports on which a test makes no sense")
+    config.addinivalue_line(
+        "markers", "not_over(*transports, why): transports or versions in which a test has no sense"
+    )
+    config.addinivalue_line("markers", "only_in(*versions, why): the versions in which a test has a sense")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over each transport and on each store that its marks leave."""
-    names = metafunc.fixturenames
-    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark)}
-    if "store" in names and (mark := metafunc.definition.get_closest_marker("stores")) is not None:
-        metafunc.parametrize("store", mark.args)
-    if "transport" in names and "transport" not in given:
-        marks = list(metafunc.definition.iter_markers())
-        metafunc.parametrize("transport", [name for name in TRANSPORTS if runs_over(name, marks)])
+    if "transport" not in metafunc.fixturenames:
+        return
+    marks = list(metafunc.definition.iter_markers())
+    if any("transport" in _names(mark) for mark in marks if mark.name == "parametrize"):
+        names = None
+    else:
+        names = [name for name in TRANSPORTS if runs_over(name, marks)]
+    stores = metafunc.definition.get_closest_marker("stores")
+    if names is None or stores is None:
+        if stores is not None:
+            metafunc.parametrize("store", stores.args)
+        if names is not None:
+            metafunc.parametrize("transport", names)
+        return
+    # What a dialect says does not come from the store: one of them is enough.
+    pairs = [(name, store) for name in names for store in stores.args[: None if version_of(name) == "1.0" else 1]]
+    metafunc.parametrize(("transport", "store"), pairs, ids=[f"{name}-{store}" for name, store in pairs])
 
 
 def _names(mark: pytest.Mark) -> list[str]:
@@ -115,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
         for item in items
         if not isinstance(item, pytest.Function)
         or not hasattr(item, "callspec")
-        or runs_over(str(item.callspec.params.get("transport")), item.iter_markers("not_over"))
+        or runs_over(str(item.callspec.params.get("transport")), item.iter_markers())
     ]
     yield
 

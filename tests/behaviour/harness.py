@@ -157,7 +157,8 @@ class Transport(ABC):
     kinds: ClassVar[dict[str, type[Transport]]] = {}  # by name
 
     def __init_subclass__(cls) -> None:
-        Transport.kinds[cls.name] = cls
+        if "name" in vars(cls):
+            Transport.kinds[cls.name] = cls
 
     def __init__(self, app: App, port: int, root: str, agent: str = "", channel: Any = None) -> None:
         self.app = app

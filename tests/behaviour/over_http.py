@@ -12,13 +12,13 @@ from tests.behaviour import raw_http
 from tests.behaviour.harness import VERSION, Json, Stream, Transport
 from tests.behaviour.refusals import Refused
 
-__all__ = ["JsonRpc", "Rest"]
+__all__ = ["EventStream", "JsonRpc", "Rest", "rpc_result"]
 
 _ids = count(1)
 
 
-class _EventStream(Stream):
-    """The events of an SSE body; `read` makes an event of the data of a frame, or raises Refused."""
+class EventStream(Stream):
+    """The events of an SSE body: of JSON-RPC with `rpc_id`, else of REST."""
 
     def __init__(self, response: raw_http.Response, rpc_id: int | None) -> None:
         super().__init__()
@@ -34,10 +34,14 @@ class _EventStream(Stream):
         value = json.loads(frame.data)
         number = int(frame.id) if frame.id is not None else None
         if self._rpc_id is not None:
-            return _rpc_result(value, self._rpc_id, self._response, in_stream=True), number
-        if "error" in value:
-            raise _rest_refusal(value, None, self._response, in_stream=True)
+            return rpc_result(value, self._rpc_id, self._response, in_stream=True), number
+        if (refusal := self._refusal_in(value)) is not None:
+            raise refusal
         return value, number
+
+    def _refusal_in(self, value: Json) -> Refused | None:
+        """The error of REST that the data of a frame is."""
+        return _rest_refusal(value, None, self._response, in_stream=True) if "error" in value else None
 
     def close(self) -> None:
         self._response.close()
@@ -52,7 +56,7 @@ class JsonRpc(Transport):
         rpc_id, response = await self._request(operation, params, service.items())
         body = await response.body()
         assert response.header("content-type") == "application/json"
-        return _rpc_result(json.loads(body), rpc_id, response)
+        return rpc_result(json.loads(body), rpc_id, response)
 
     async def open(
         self, operation: str, params: Json, service: Mapping[str, str] = VERSION, last_event_id: int | None = None
@@ -61,8 +65,8 @@ class JsonRpc(Transport):
         rpc_id, response = await self._request(operation, params, headers)
         if response.header("content-type") == "text/event-stream":
             assert response.status == 200
-            return _EventStream(response, rpc_id)
-        _rpc_result(json.loads(await response.body()), rpc_id, response)
+            return EventStream(response, rpc_id)
+        rpc_result(json.loads(await response.body()), rpc_id, response)
         raise AssertionError(f"{operation} has to answer with a stream or an error")
 
     async def _request(
@@ -74,7 +78,8 @@ class JsonRpc(Transport):
         return rpc_id, await raw_http.request(self.port, "POST", f"{self.root}{self.agent}/", sent, body)
 
 
-def _rpc_result(answer: Json, rpc_id: int, response: raw_http.Response, *, in_stream: bool = False) -> Json:
+def rpc_result(answer: Json, rpc_id: int, response: raw_http.Response, *, in_stream: bool = False) -> Json:
+    """The result in a JSON-RPC response. Raises Refused for the error in it."""
     assert answer["jsonrpc"] == "2.0"
     assert answer["id"] == rpc_id
     assert len(answer) == 3, f"a response has jsonrpc, id and one of result and error: {sorted(answer)}"
@@ -129,7 +134,7 @@ class Rest(Transport):
         if response.status != 200:
             raise _rest_refusal(json.loads(await response.body()), response.status, response)
         assert response.header("content-type") == "text/event-stream"
-        return _EventStream(response, None)
+        return EventStream(response, None)
 
     async def _request(self, operation: str, params: Json, headers: Iterable[tuple[str, str]]) -> raw_http.Response:
         verb, path = _PATHS[operation]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, ended, hello
 from tests.behaviour.harness import Refused, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, stays_open, with_snapshot
 from tieline import Limits, Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -31,6 +31,7 @@ async def test_cancelled_task_comes_back_canceled_with_what_there_was_and_its_ag
     assert [state_of(event) for event in await stream.rest()] == ["CANCELED"]
 
 
+@with_snapshot
 @pytest.mark.requirement("cancel.returns-updated-task")
 async def test_canceled_is_told_only_after_the_agent_has_stopped(serve: Serve) -> None:
     started, may_stop = asyncio.Event(), asyncio.Event()
@@ -135,6 +136,7 @@ async def test_ended_task_cannot_be_cancelled(serve: Serve, state: str) -> None:
     assert await agent.get(task["id"]) == task
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("cancel.unknown-task-refused", "resource.not-found")
 async def test_task_that_is_not_there_for_the_caller_cannot_be_cancelled(serve: Serve) -> None:
@@ -197,6 +199,7 @@ async def test_task_that_waits_for_its_caller_can_be_cancelled(serve: Serve) -> 
     assert [text_of(m) for m in cancelled["history"]] == ["go", "Which one?"]
 
 
+@stays_open
 @both_stores
 @pytest.mark.requirement("cancel.returns-updated-task")
 async def test_resting_task_without_an_agent_at_work_can_be_cancelled(serve: Serve) -> None:
@@ -233,6 +236,7 @@ async def test_cancel_may_carry_metadata(serve: Serve) -> None:
     assert state_of(await agent.cancel(task["id"], metadata={"reason": "changed my mind"})) == "CANCELED"
 
 
+@direct_messages
 @pytest.mark.requirement("cancel.terminal-task-refused")
 async def test_direct_answer_leaves_nothing_to_cancel(serve: Serve) -> None:
     async def replies(turn: Turn) -> Message:

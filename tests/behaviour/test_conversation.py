@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, hello
 from tests.behaviour.harness import data, message, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, not_over
+from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, not_over, unknown_ids
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -32,6 +32,7 @@ async def test_context_of_the_agents_making_is_in_its_task_and_all_its_events(se
     assert contexts.isdisjoint({first["contextId"], second["contextId"]})
 
 
+@direct_messages
 @pytest.mark.requirement("context.generated-is-returned", "model.agent-message-ids")
 async def test_context_of_the_agents_making_is_in_its_direct_message(serve: Serve) -> None:
     agent = await serve(replies)
@@ -55,10 +56,17 @@ async def test_context_of_the_callers_is_kept_in_task_events_and_messages(serve:
     assert (await agent.get(task["id"]))["contextId"] == context
     events = await (await agent.stream(contextId=context)).rest()
     assert {data(event)["contextId"] for event in events} == {context}
-    direct = await serve(replies)
-    assert (await direct.send(contextId=context))["message"]["contextId"] == context
 
 
+@direct_messages
+@pytest.mark.requirement("context.never-replaced")
+@pytest.mark.parametrize("context", ["mine", "ä/ö", "x" * 300, "0"])
+async def test_context_of_the_callers_is_kept_in_a_direct_message(serve: Serve, context: str) -> None:
+    agent = await serve(replies)
+    assert (await agent.send(contextId=context))["message"]["contextId"] == context
+
+
+@not_over("0.1", why="it is called sessionId")
 @not_over("grpc", why="protobuf has no place for a value of a wrong type")
 @pytest.mark.requirement("context.unacceptable-refused", "context.never-replaced")
 @pytest.mark.parametrize("context", [5, {}, ["c"], True], ids=repr)
@@ -91,6 +99,7 @@ async def test_message_of_a_known_context_starts_a_new_task_that_knows_the_earli
     assert [task["id"] for task in listed] == [third["id"], second["id"], first["id"]]
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("authorization.existence-hidden")
 async def test_context_of_another_tenant_is_a_new_one_of_ones_own(serve: Serve) -> None:
@@ -117,6 +126,7 @@ async def test_tasks_made_at_the_same_time_have_ids_of_their_own(serve: Serve) -
         assert await agent.get(task["id"]) == task
 
 
+@unknown_ids
 @both_stores
 @pytest.mark.requirement("task.unknown-id-refused", "task.no-client-made-ids", "validation.before-processing")
 async def test_task_id_of_the_callers_making_is_refused_and_makes_no_task(serve: Serve) -> None:
@@ -134,6 +144,7 @@ async def test_task_id_of_the_callers_making_is_refused_and_makes_no_task(serve:
     assert puppet.runs == 0
 
 
+@unknown_ids
 @pytest.mark.requirement("task.unknown-id-refused")
 async def test_task_of_another_agent_is_unknown(serve: Serve) -> None:
     first, second = await serve(hello), await serve(hello)
@@ -142,6 +153,7 @@ async def test_task_of_another_agent_is_unknown(serve: Serve) -> None:
         await second.send("go on", taskId=task["id"])
 
 
+@unknown_ids
 @both_stores
 @pytest.mark.requirement("task.unknown-id-refused", "list.only-visible-tasks", "resource.not-found")
 async def test_agents_on_one_host_keep_their_tasks_and_contexts_apart(serve: Serve) -> None:
@@ -252,6 +264,7 @@ async def test_agent_that_has_returned_with_a_question_is_started_anew_by_the_an
     assert [text_of(m) for m in task["history"]] == ["begin", "More?", "more", "More?", "enough"]
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("turns.agent-gets-references", "authorization.existence-hidden")
 async def test_agent_reads_the_tasks_that_a_message_references_but_not_those_of_others(serve: Serve) -> None:
@@ -272,7 +285,7 @@ async def test_agent_reads_the_tasks_that_a_message_references_but_not_those_of_
 async def test_agent_that_was_asked_again_reads_the_tasks_that_the_answer_references(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
-    other = await agent.as_tenant("").task(message("one"), configuration={"returnImmediately": True})
+    other = await agent.task(message("one"), configuration={"returnImmediately": True})
     (await puppet.next()).end()
     await agent.until(other["id"], "COMPLETED")
     task, act = await begun(agent, puppet)

@@ -14,7 +14,7 @@ from tests.behaviour.direct import Direct
 from tests.behaviour.harness import Json, Refused, Tenant, Transport, message, refused, state_of
 from tests.behaviour.over_http import JsonRpc, Rest
 from tests.behaviour.refusals import ERRORS
-from tests.behaviour.serving import Serve, both_stores, not_over, over
+from tests.behaviour.serving import Serve, both_stores, by_tenants, malformed, not_over, numbered, over, unknown_ids
 from tieline import AgentExtension, Limits, Turn
 
 Caller = Transport | Tenant
@@ -30,7 +30,7 @@ ON_A_TASK: dict[str, Callable[[Caller, str], Awaitable[Any]]] = {
     "stream": lambda agent, task_id: agent.stream("go on", taskId=task_id),
 }
 """Every operation on a task that the caller names."""
-RESUME = pytest.param("resume", marks=not_over("grpc", why="gRPC numbers no events"))
+RESUME = pytest.param("resume", marks=numbered)
 TYPES = "protobuf has no place for a value of a wrong type"
 
 
@@ -48,6 +48,7 @@ async def refusal_of(call: Awaitable[Any]) -> Refused:
 # --- resources --------------------------------------------------------------------------------------------------------
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement(
     "resource.not-found",
@@ -107,6 +108,7 @@ MISSING: dict[str, tuple[Json, str]] = {
 }
 
 
+@malformed
 @pytest.mark.requirement(
     "validation.missing-fields",
     "validation.before-processing",
@@ -176,6 +178,7 @@ WRONG: dict[str, tuple[Json, str]] = {
 }
 
 
+@malformed
 @not_over("grpc", why=TYPES)
 @pytest.mark.requirement(
     "validation.wrong-types",
@@ -198,6 +201,7 @@ async def test_send_with_a_field_of_a_wrong_type_is_refused_by_its_name(
     assert puppet.runs == 0
 
 
+@malformed
 @pytest.mark.requirement("validation.wrong-types", "validation.out-of-range", "validation.names-parameter")
 @pytest.mark.parametrize(
     ("operation", "params", "field"),
@@ -225,6 +229,7 @@ async def test_reading_with_a_bad_parameter_is_refused_by_its_name(
     assert list(refusal.violations) == [field]
 
 
+@malformed
 @pytest.mark.requirement("validation.says-what-is-valid", "errors.actionable")
 @pytest.mark.parametrize(
     ("operation", "params", "words"),
@@ -380,6 +385,7 @@ async def test_errors_say_the_same_over_this_transport_as_in_the_process(serve: 
             assert refusal.message == there[name].message
 
 
+@unknown_ids
 @pytest.mark.requirement("errors.appropriate")
 async def test_every_refusal_comes_at_once_even_while_agents_are_at_work(serve: Serve) -> None:
     puppet = Puppet()

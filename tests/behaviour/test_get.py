@@ -6,7 +6,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, ended, hello, says
 from tests.behaviour.harness import eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, by_tenants
 
 
 @both_stores
@@ -74,6 +74,7 @@ async def test_task_that_is_not_there_is_not_found(serve: Serve, task_id: str) -
         await agent.get(task_id)
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("get.unknown-task-refused", "resource.not-found")
 async def test_task_of_another_tenant_is_not_found(serve: Serve) -> None:

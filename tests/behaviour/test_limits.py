@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, hello, make_agent
 from tests.behaviour.harness import refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, direct_messages
 from tieline import Limits, Message, Turn
 
 
@@ -161,6 +161,7 @@ async def test_immediate_send_to_an_agent_that_will_reply_later_gets_a_task(serv
     assert text_of(done["status"]["message"]) == "At last."
 
 
+@direct_messages
 async def test_agent_that_may_be_silent_for_ever_replies_with_a_message_however_long_it_takes(serve: Serve) -> None:
     may_reply = asyncio.Event()
 

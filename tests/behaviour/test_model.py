@@ -13,7 +13,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, end, hello, make_agent, says
 from tests.behaviour.harness import Json, data, message, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, over
+from tests.behaviour.serving import Serve, both_stores, direct_messages, over, unknown_ids
 from tests.behaviour.shapes import STATES
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 from tieline.types import encode
@@ -82,6 +82,7 @@ async def test_every_kind_of_part_comes_through_with_all_its_fields_both_ways(se
     assert [part for update in updates[1:] for part in update["parts"]] == PARTS
 
 
+@unknown_ids
 @both_stores
 @pytest.mark.requirement("model.same-in-every-binding", "model.message-fields", "model.role-of-sender")
 async def test_agent_gets_every_field_of_the_message_and_the_request(serve: Serve) -> None:
@@ -246,6 +247,7 @@ async def test_message_that_an_agent_builds_itself_goes_out_as_the_agents_with_a
         assert (m["taskId"], m["contextId"]) == (task["id"], task["contextId"])
 
 
+@direct_messages
 @pytest.mark.requirement("model.role-of-sender", "model.message-fields", "model.agent-message-ids")
 async def test_direct_message_that_an_agent_builds_itself_goes_out_as_the_agents_with_its_context(serve: Serve) -> None:
     async def builds(turn: Turn) -> Message:

@@ -11,7 +11,7 @@ import pytest
 from tests.behaviour.agents import Puppet, asks, begun, make_agent
 from tests.behaviour.failing_store import FailingStore
 from tests.behaviour.harness import Json, Refused, Stream, Transport, data, eventually, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, stays_open, with_snapshot
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 
 NOT_CANCELABLE = "TaskNotCancelableError"
@@ -257,6 +257,7 @@ async def test_cancel_at_the_moment_of_completion_tells_the_truth(serve: Serve) 
 # --- followers --------------------------------------------------------------------------------------------------------
 
 
+@stays_open
 @both_stores
 @pytest.mark.requirement("subscribe.nothing-lost", "subscribe.task-first", "events.same-on-every-stream")
 async def test_followers_that_come_while_a_task_asks_and_goes_on_miss_nothing(serve: Serve) -> None:
@@ -311,6 +312,7 @@ async def erratic(turn: Turn) -> Any:
             yield f"{step} "
 
 
+@with_snapshot
 @both_stores
 @pytest.mark.requirement(
     "subscribe.nothing-lost",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, ended, says
 from tests.behaviour.harness import Json, Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, not_over, stores
+from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, stays_open, stores
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 sqlite = stores("sqlite")
@@ -112,6 +112,7 @@ async def test_streams_of_resting_tasks_without_an_agent_at_work_end_when_the_se
     assert await stream.rest() == []
 
 
+@by_tenants
 @sqlite
 @pytest.mark.requirement("async.work-goes-on", "get.current-state", "model.task-states")
 async def test_task_at_work_when_the_server_is_killed_does_not_say_working_for_ever(
@@ -132,7 +133,7 @@ async def test_task_at_work_when_the_server_is_killed_does_not_say_working_for_e
         await again.subscribe(working["id"])
 
 
-@not_over("grpc", why="gRPC numbers no events")
+@numbered
 @sqlite
 @pytest.mark.requirement("subscribe.nothing-lost")
 async def test_reader_whose_server_was_killed_goes_on_behind_its_last_event(serve: Serve, tmp_path: Path) -> None:
@@ -153,6 +154,7 @@ async def test_reader_whose_server_was_killed_goes_on_behind_its_last_event(serv
         assert missed.ids == list(range(last + 1, len(seen) + 2))
 
 
+@stays_open
 @both_stores
 @pytest.mark.requirement("turns.input-required-goes-on", "subscribe.any-open-state")
 async def test_task_that_waits_for_its_caller_waits_on_after_a_restart_and_is_carried_on(serve: Serve) -> None:
@@ -214,7 +216,7 @@ async def test_task_that_waits_can_be_cancelled_after_a_restart(serve: Serve) ->
     assert [text_of(m) for m in cancelled["history"]] == ["go", "Which one?"]
 
 
-@not_over("grpc", why="gRPC numbers no events")
+@numbered
 @both_stores
 async def test_reader_goes_on_behind_its_last_event_after_a_restart(serve: Serve) -> None:
     puppet = Puppet()
@@ -229,6 +231,7 @@ async def test_reader_goes_on_behind_its_last_event_after_a_restart(serve: Serve
     assert await missed.rest() == whole[2:]
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("list.only-visible-tasks", "authorization.existence-hidden")
 async def test_tenants_are_kept_apart_after_a_restart_too(serve: Serve) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, end, ended, hello, make_agent
 from tests.behaviour.harness import Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, stores
+from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, stores
 from tieline import Artifact, Limits, Message, Part, Turn
 
 BLOCKING = [{}, {"configuration": {}}, {"configuration": {"returnImmediately": False}}]
@@ -31,6 +31,7 @@ async def test_agent_that_works_answers_with_one_task(serve: Serve) -> None:
     assert (await agent.get(answer["task"]["id"])) == answer["task"]
 
 
+@direct_messages
 @pytest.mark.requirement("send.task-or-message")
 async def test_agent_that_replies_answers_with_one_message_and_makes_no_task(serve: Serve) -> None:
     agent = await serve(replies)
@@ -183,6 +184,7 @@ async def test_task_that_is_only_polled_is_seen_to_go_on_to_its_end(serve: Serve
     assert text_of(await agent.get(task["id"])) == "abc"
 
 
+@direct_messages
 @pytest.mark.requirement("mode.no-effect-on-message")
 @pytest.mark.parametrize("immediately", [True, False])
 async def test_direct_message_comes_in_either_mode(serve: Serve, immediately: bool) -> None:
@@ -239,6 +241,7 @@ async def _heard(agent: Transport, task_id: str, messages: int) -> bool:
 # --- edges ------------------------------------------------------------------------------------------------------------
 
 
+@by_tenants
 @pytest.mark.requirement("send.task-or-message", "context.generated-is-returned")
 async def test_empty_ids_are_ids_that_are_not_there(serve: Serve) -> None:
     agent = await serve(hello)

@@ -12,9 +12,10 @@ import pytest
 from tests.behaviour.agents import Puppet, asks, begun, hello
 from tests.behaviour.failing_store import FailingStore, How
 from tests.behaviour.harness import Json, Refused, Stream, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve
+from tests.behaviour.serving import Serve, direct_messages, not_over, with_snapshot
 from tieline import Message, Turn
 
+stored_first = not_over("0.1", why="a task that its caller names is stored before its agent starts")
 either_way = pytest.mark.parametrize("how", ["at-once", "later"])
 
 
@@ -53,6 +54,7 @@ def check(refusal: Refused) -> None:
     assert "secret" not in str(refusal)
 
 
+@stored_first
 @either_way
 @pytest.mark.requirement("errors.appropriate", "system.errors-logged")
 @pytest.mark.parametrize("immediately", [True, False])
@@ -77,6 +79,7 @@ async def test_send_whose_task_cannot_be_made_gets_an_error_and_the_agent_stops(
     await agent.until(task["id"], "COMPLETED")
 
 
+@stored_first
 @either_way
 @pytest.mark.requirement("errors.appropriate", "system.errors-logged")
 async def test_stream_whose_task_cannot_be_made_ends_with_an_error(serve: Serve, how: How) -> None:
@@ -91,6 +94,7 @@ async def test_stream_whose_task_cannot_be_made_ends_with_an_error(serve: Serve,
     await act.stopped.wait()
 
 
+@with_snapshot
 @either_way
 @pytest.mark.requirement("errors.appropriate", "events.to-every-stream")
 async def test_every_follower_of_a_task_hears_at_once_that_it_cannot_be_stored_any_more(serve: Serve, how: How) -> None:
@@ -217,6 +221,7 @@ async def test_reading_from_a_store_that_fails_gets_an_error_on_every_operation(
     assert await agent.get(task["id"]) == task
 
 
+@direct_messages
 async def test_direct_answer_needs_no_store(serve: Serve) -> None:
     async def replies(turn: Turn) -> Message:
         return turn.reply("hi")

@@ -14,7 +14,17 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, end, ended, hello, says
 from tests.behaviour.harness import Json, Transport, data, message, refused, state_of, text_of
-from tests.behaviour.serving import LIMIT_S, Serve, both_stores, not_over, over
+from tests.behaviour.serving import (
+    LIMIT_S,
+    Serve,
+    both_stores,
+    by_tenants,
+    direct_messages,
+    malformed,
+    not_over,
+    over,
+    with_snapshot,
+)
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -44,6 +54,7 @@ async def test_stream_opens_before_the_agent_has_said_anything_and_is_read_while
     await stream.rest()
 
 
+@direct_messages
 @pytest.mark.requirement("stream.message-only", "stream.exactly-one-payload")
 async def test_direct_answer_makes_a_stream_of_one_message(serve: Serve) -> None:
     async def replies(turn: Turn) -> Message:
@@ -78,6 +89,7 @@ async def test_streamed_message_to_an_ended_task_is_refused_instead_of_a_stream(
     assert puppet.runs == 1
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("stream.unknown-task-refused")
 async def test_streamed_message_to_a_task_that_is_not_there_is_refused_instead_of_a_stream(serve: Serve) -> None:
@@ -89,6 +101,7 @@ async def test_streamed_message_to_a_task_that_is_not_there_is_refused_instead_o
         await agent.stream("go on", taskId=others["id"])
 
 
+@malformed
 @pytest.mark.requirement("validation.before-processing")
 @pytest.mark.parametrize(
     "bad",
@@ -184,6 +197,7 @@ async def test_stream_stays_open_while_an_authorization_is_waited_for(serve: Ser
     assert [state_of(event) for event in events] == ["WORKING", None, "COMPLETED"]
 
 
+@with_snapshot
 @both_stores
 @pytest.mark.requirement("turns.input-required-goes-on", "stream.task-first", "stream.closes-at-terminal")
 async def test_streamed_answer_begins_with_the_task_that_it_answers(serve: Serve) -> None:
@@ -333,6 +347,7 @@ async def test_reader_that_reads_nothing_until_the_end_still_gets_everything_in_
     assert state_of(events[-1]) == "COMPLETED"
 
 
+@with_snapshot
 @both_stores
 @pytest.mark.requirement("events.to-every-stream", "events.same-on-every-stream")
 async def test_many_streams_of_one_task_get_the_same_events_in_the_same_order(serve: Serve) -> None:
@@ -375,6 +390,7 @@ async def test_streams_over_every_transport_get_the_same_events(serve: Serve) ->
         assert await stream.rest() == expected
 
 
+@with_snapshot
 @pytest.mark.requirement("events.closing-one-leaves-others")
 async def test_closing_one_stream_disturbs_no_other(serve: Serve) -> None:
     puppet = Puppet()
@@ -463,6 +479,7 @@ async def test_caller_that_breaks_off_and_subscribes_again_sees_the_end_and_the_
     assert again.closed
 
 
+@with_snapshot
 async def test_many_callers_that_come_and_go_leave_the_task_alone(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, begun, end, ended, hello, says
 from tests.behaviour.harness import Json, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, not_over
+from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, stays_open, with_snapshot
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -18,6 +18,7 @@ def chunks(events: list[Json]) -> str:
     return "".join(text_of(event["artifactUpdate"]["artifact"]) for event in events if "artifactUpdate" in event)
 
 
+@with_snapshot
 @both_stores
 @pytest.mark.requirement("subscribe.task-first", "subscribe.nothing-lost")
 async def test_subscriber_joining_late_gets_snapshot_then_only_newer_events(serve: Serve) -> None:
@@ -87,6 +88,7 @@ async def test_subscription_ends_with_its_task(serve: Serve, state: str) -> None
     assert stream.closed
 
 
+@stays_open
 @both_stores
 @pytest.mark.requirement("subscribe.any-open-state", "subscribe.task-first", "stream.closes-at-input-required")
 @pytest.mark.parametrize(
@@ -125,6 +127,7 @@ async def test_working_task_whose_agent_has_said_nothing_yet_can_be_subscribed_t
     assert [state_of(event) for event in await stream.rest()] == ["COMPLETED"]
 
 
+@stays_open
 @both_stores
 @pytest.mark.requirement("subscribe.any-open-state")
 async def test_resting_task_without_an_agent_at_work_can_be_followed_through_the_next_message(serve: Serve) -> None:
@@ -158,6 +161,7 @@ async def test_subscribing_to_an_ended_task_is_refused_as_unsupported(serve: Ser
     assert task["id"] in refusal.message
 
 
+@by_tenants
 @both_stores
 @pytest.mark.requirement("subscribe.unknown-task-refused")
 async def test_subscribing_to_a_task_that_is_not_there_for_the_caller_is_refused(serve: Serve) -> None:
@@ -171,8 +175,6 @@ async def test_subscribing_to_a_task_that_is_not_there_for_the_caller_is_refused
 
 
 # --- Last-Event-ID ----------------------------------------------------------------------------------------------------
-
-numbered = not_over("grpc", why="gRPC numbers no events")
 
 
 @numbered
