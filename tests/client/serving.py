@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import uvicorn
 
 from tests.client.scripted import LIMIT_S, listening
 from tieline import Agent, App, Peer, Recovery, app, connect
 from tieline.client.peer import Connection
+from tieline.server.grpc import GrpcServer
 
-__all__ = ["TRANSPORTS", "cutting_proxy", "peer_of", "served"]
+__all__ = ["TRANSPORTS", "WAYS", "by_way", "cutting_proxy", "peer_of", "served"]
 
 TRANSPORTS = {"direct": None, "jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
 
@@ -103,3 +105,44 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 PATIENT = Recovery(attempts=1000, first_pause_s=0.001, longest_pause_s=0.001)
 """For connections that break all the time."""
+
+
+WAYS: Mapping[str, tuple[str, str]] = {
+    "jsonrpc-1.0": ("JSONRPC", "1.0"),
+    "rest-1.0": ("HTTP+JSON", "1.0"),
+    "grpc-1.0": ("GRPC", "1.0"),
+    "jsonrpc-0.3": ("JSONRPC", "0.3"),
+    "rest-0.3": ("HTTP+JSON", "0.3"),
+    "grpc-0.3": ("GRPC", "0.3"),
+    "jsonrpc-0.1": ("JSONRPC", "0.1"),
+}
+"""Every binding in every version that there is of it."""
+
+
+@asynccontextmanager
+async def by_way(agent: Agent, way: str, **options: Any) -> AsyncIterator[Peer]:
+    """An agent on a real socket, called in one binding and version."""
+    binding, version = WAYS[way]
+    application = app(agent)
+    async with (
+        served(application) as url,
+        _grpc(application, binding == "GRPC"),
+        connect(url, transport=binding, version=version, **options) as peer,
+    ):
+        assert peer.transport == binding
+        assert peer.interface.protocol_version == version
+        yield peer
+
+
+@asynccontextmanager
+async def _grpc(application: App, wanted: bool) -> AsyncIterator[None]:
+    """gRPC beside HTTP, as `tieline serve --grpc-port` has it."""
+    if not wanted:
+        yield
+        return
+    server = GrpcServer(application)
+    application.grpc_address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    try:
+        yield
+    finally:
+        await server.stop()
