@@ -1,4 +1,4 @@
-"""Load in processes of their own: wrk against a server, and a client library against the floor."""
+"""Load in processes of their own: wrk and calls of gRPC against a server, and a client library against the floor."""
 
 from __future__ import annotations
 
@@ -21,8 +21,17 @@ def require_tools() -> None:
             raise CannotRun(f"{tool} is missing. On Debian or Ubuntu: apt-get install {package}")
 
 
-def wrk(server: Server, body: bytes, want: tuple[str, ...], *, connections: int, seconds: float, cores: Cores) -> float:
-    """Right answers a second. A wrong or lost one raises WrongAnswer."""
+def wrk(
+    server: Server,
+    body: bytes,
+    want: tuple[str, ...],
+    *,
+    connections: int,
+    seconds: float,
+    cores: Cores,
+    version: str | None = "1.0",
+) -> float:
+    """Right answers a second. A wrong or lost one raises WrongAnswer. `version` is that of A2A-Version; None: none."""
     before = server.processor_s
     done = subprocess.run(
         [
@@ -35,6 +44,7 @@ def wrk(server: Server, body: bytes, want: tuple[str, ...], *, connections: int,
             "BODY": body.decode(),
             "WANT": "\n".join(want),
             "ACCEPT": "application/json, text/event-stream",
+            **({} if version is None else {"VERSION": version}),
         },
         capture_output=True,
         text=True,
@@ -51,6 +61,28 @@ def wrk(server: Server, body: bytes, want: tuple[str, ...], *, connections: int,
         # Other work on its core, or waiting of its own: for a disk, for timers.
         print(f"note: {server.name} had its core for {busy:.0%} of the time only", file=sys.stderr)
     return float(totals["good"]) / float(totals["seconds"])
+
+
+def grpc(server: Server, kind: str, *, at_once: int, seconds: float, cores: Cores) -> float:
+    """Right answers a second of gRPC; `kind` is message, task or stream. A wrong or lost one raises WrongAnswer."""
+    arguments = [f"127.0.0.1:{server.grpc_port}", str(server.pid), kind, str(at_once), str(seconds)]
+    done = subprocess.run(
+        ["taskset", "-c", str(cores.load), sys.executable, "-m", "benchmarks.grpc_load", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=seconds + 120,
+    )
+    if done.returncode:
+        raise WrongAnswer(f"{server.name} under load of gRPC, {kind}: {done.stderr[-4000:]}")
+    found = json.loads(done.stdout)
+    if found["server_busy"] < 0.9:
+        limit = "the load had no more of its own" if found["busy"] > 0.9 else "both waited"
+        print(
+            f"note: {server.name} had its core for {found['server_busy']:.0%} of the time only: {limit}",
+            file=sys.stderr,
+        )
+    return float(found["a_second"])
 
 
 def client(name: str, server: Server, kind: str, *, at_once: int, seconds: float, cores: Cores) -> float:

@@ -10,6 +10,7 @@ The text says what is wanted:
 
 STORE is "memory" (when unset) or "sqlite:PATH"; PORT is the port that the card names. With SQLITE_WAL set, the database
 syncs the disk as seldom as tieline's does. Without it, it is as the SDK leaves it: a journal, synced with each commit.
+With GRPC_PORT set, gRPC is served there by the same process and event loop, as `tieline serve --grpc-port` does it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import asyncio
 import logging
 import os
 import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -124,4 +127,30 @@ card = AgentCard(
     ],
 )
 handler = DefaultRequestHandler(agent_executor=Echo(), task_store=task_store(), agent_card=card)
-app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, rpc_url="/")])
+
+
+@asynccontextmanager
+async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    port = os.environ.get("GRPC_PORT")
+    if port is None:
+        yield
+        return
+    import grpc
+    from a2a.server.request_handlers import GrpcHandler
+    from a2a.types import a2a_pb2_grpc
+
+    card.supported_interfaces.append(
+        AgentInterface(protocol_binding="GRPC", protocol_version="1.0", url=f"127.0.0.1:{port}")
+    )
+    server = grpc.aio.server()
+    add: Callable[..., None] = a2a_pb2_grpc.add_A2AServiceServicer_to_server
+    add(GrpcHandler(handler), server)
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    yield
+    await server.stop(None)
+
+
+app = Starlette(
+    routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, rpc_url="/")], lifespan=lifespan
+)

@@ -9,12 +9,15 @@ import asyncio
 import itertools
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 DEADLINE_S = 120.0  # for any one exchange; the slowest here takes a few seconds
 CARD_PATH = "/.well-known/agent-card.json"
 
 _numbers = itertools.count(1)
+
+Version = Literal["1.0", "0.3"]
+"""Of A2A. A request of 0.3 carries no A2A-Version: its callers know of none."""
 
 
 class WrongAnswer(Exception):
@@ -24,13 +27,14 @@ class WrongAnswer(Exception):
 class Connection:
     """One kept-alive connection; one exchange at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: Version) -> None:
+        self.version: Version = version
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def open(cls, port: int) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 20))
+    async def open(cls, port: int, version: Version = "1.0") -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 20), version)
 
     def close(self) -> None:
         self._writer.close()
@@ -57,8 +61,9 @@ class Connection:
                 seen += piece
 
     def _write(self, method: str, path: str, body: bytes, accept: str) -> None:
+        version = "A2A-Version: 1.0\r\n" if self.version == "1.0" else ""
         self._writer.write(
-            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nA2A-Version: 1.0\r\nAccept: {accept}\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{version}Accept: {accept}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body
         )
@@ -98,18 +103,18 @@ def _without_chunks(body: bytes) -> bytes:
         at = end + 4 + size
 
 
-def send(text: str, *, stream: bool = False, message_id: str | None = None) -> bytes:
+def send(text: str, *, stream: bool = False, message_id: str | None = None, version: Version = "1.0") -> bytes:
     """The request for an echo of `text`. Each has a message id of its own."""
-    message = {
-        "messageId": message_id or f"00000000-0000-4000-9000-{next(_numbers):012d}",
-        "role": "ROLE_USER",
-        "parts": [{"text": text}],
-    }
+    id_ = message_id or f"00000000-0000-4000-9000-{next(_numbers):012d}"
+    if version == "0.3":
+        old = {"kind": "message", "messageId": id_, "role": "user", "parts": [{"kind": "text", "text": text}]}
+        return _request("message/stream" if stream else "message/send", {"message": old})
+    message = {"messageId": id_, "role": "ROLE_USER", "parts": [{"text": text}]}
     return _request("SendStreamingMessage" if stream else "SendMessage", {"message": message})
 
 
-def get_task(task_id: str) -> bytes:
-    return _request("GetTask", {"id": task_id})
+def get_task(task_id: str, version: Version = "1.0") -> bytes:
+    return _request("GetTask" if version == "1.0" else "tasks/get", {"id": task_id})
 
 
 def _request(method: str, params: dict[str, Any]) -> bytes:
@@ -117,12 +122,39 @@ def _request(method: str, params: dict[str, Any]) -> bytes:
     return json.dumps(request, separators=(",", ":")).encode()
 
 
-def _result(body: bytes) -> dict[str, Any]:
+def _result(body: bytes, version: Version = "1.0") -> dict[str, Any]:
+    """The result, in the form of 1.0 where it is a message, a task or an event."""
     answer = json.loads(body)
     if not isinstance(answer.get("result"), dict):
         raise WrongAnswer(f"Not a result: {body[:400]!r}")
     result: dict[str, Any] = answer["result"]
-    return result
+    return result if version == "1.0" else _from_03(result)
+
+
+_NAMES_03 = {
+    "message": "message",
+    "task": "task",
+    "status-update": "statusUpdate",
+    "artifact-update": "artifactUpdate",
+}
+_ENDS_03 = ("completed", "failed", "canceled", "rejected", "input-required")
+
+
+def _from_03(result: dict[str, Any]) -> dict[str, Any]:
+    """A result of 0.3 as 1.0 has it; WrongAnswer for what 0.3 demands and it lacks."""
+    kind = result.get("kind")
+    require(kind in _NAMES_03, "Not of a kind that 0.3 has", result)
+    artifacts = [result["artifact"]] if "artifact" in result else result.get("artifacts", [])
+    parts = [part for artifact in artifacts for part in artifact["parts"]] + result.get("parts", [])
+    require(all(part.get("kind") == "text" for part in parts), "Not parts of text as 0.3 has them", result)
+    if kind == "message":
+        result["role"] = "ROLE_" + result["role"].upper()
+    if "status" in result:
+        state = result["status"]["state"]
+        if kind == "status-update":
+            require(result.get("final") is (state in _ENDS_03), "Not final where it has to be", result)
+        result["status"]["state"] = "TASK_STATE_" + state.upper()
+    return {_NAMES_03[str(kind)]: result}
 
 
 def require(right: bool, what: str, answer: object) -> None:
@@ -130,8 +162,8 @@ def require(right: bool, what: str, answer: object) -> None:
         raise WrongAnswer(f"{what}: {str(answer)[:600]}")
 
 
-def check_message(body: bytes, text: str) -> None:
-    result = _result(body)
+def check_message(body: bytes, text: str, version: Version = "1.0") -> None:
+    result = _result(body, version)
     message = result.get("message", {})
     require(message.get("role") == "ROLE_AGENT", "Not a Message of the agent", result)
     require([part.get("text") for part in message["parts"]] == [text], "Not the text that was sent", result)
@@ -146,9 +178,9 @@ def check_task(task: dict[str, Any], text: str) -> str:
     return str(task["id"])
 
 
-def check_stream(body: bytes, chunks: int) -> None:
+def check_stream(body: bytes, chunks: int, version: Version = "1.0") -> None:
     """A stream of submitted, working, `chunks` chunks of one artifact, completed."""
-    events = [_result(line[5:]) for line in body.splitlines() if line.startswith(b"data:")]
+    events = [_result(line[5:], version) for line in body.splitlines() if line.startswith(b"data:")]
     kinds = [next(iter(event)) for event in events]
     expected = ["task", "statusUpdate", *["artifactUpdate"] * chunks, "statusUpdate"]
     require(kinds == expected, f"Not the {chunks + 3} events of the stream", kinds)
@@ -173,21 +205,25 @@ async def find_rpc_path(connection: Connection) -> str:
 
 
 async def send_message(connection: Connection, path: str, text: str) -> None:
-    check_message(await connection.post(path, send(text)), text)
+    check_message(await connection.post(path, send(text, version=connection.version)), text, connection.version)
 
 
 async def send_task(connection: Connection, path: str, text: str) -> str:
     """Return the id of the task."""
-    return check_task(_result(await connection.post(path, send(text))).get("task", {}), text)
+    version = connection.version
+    return check_task(_result(await connection.post(path, send(text, version=version)), version).get("task", {}), text)
 
 
 async def read_task(connection: Connection, path: str, task_id: str, text: str) -> None:
-    found = check_task(_result(await connection.post(path, get_task(task_id))), text)
+    version = connection.version
+    result = _result(await connection.post(path, get_task(task_id, version)), version)
+    found = check_task(result if version == "1.0" else result.get("task", {}), text)
     require(found == task_id, "Another task", found)
 
 
 async def send_stream(connection: Connection, path: str, text: str, chunks: int) -> None:
-    check_stream(await connection.post(path, send(text, stream=True), "text/event-stream"), chunks)
+    request = send(text, stream=True, version=connection.version)
+    check_stream(await connection.post(path, request, "text/event-stream"), chunks, connection.version)
 
 
 async def on_connections(

@@ -41,6 +41,8 @@ class Line:
             missed.append(f"{_ratio(self.of_floor)} of the floor, at least {row.of_floor:g}")
         if row.times_sdk is not None and self.times_sdk is not None and self.times_sdk < row.times_sdk:
             missed.append(f"{_ratio(self.times_sdk)} times a2a-sdk, at least {row.times_sdk:g}")
+        if row.at_least is not None and ours is not None and ours < row.at_least:
+            missed.append(f"{_figure(ours, row.unit)}, at least {_figure(row.at_least, row.unit)}")
         if row.at_most is not None and ours is not None and ours > row.at_most:
             missed.append(f"{_figure(ours, row.unit)}, at most {_figure(row.at_most, row.unit)}")
         return missed
@@ -52,6 +54,8 @@ class Line:
             bars.append(f"≥ {row.of_floor:g} of the floor")
         if row.times_sdk is not None:
             bars.append(f"≥ {row.times_sdk:g} times")
+        if row.at_least is not None:
+            bars.append(f"≥ {_figure(row.at_least, row.unit)}")
         if row.at_most is not None:
             bars.append(f"≤ {_figure(row.at_most, row.unit)}")
         bar = ", ".join(bars) + (" (below)" if self.below() else "")

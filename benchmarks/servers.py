@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class Server:
     pid: int
     port: int
     path: str  # where it speaks JSON-RPC
+    grpc_port: int | None = None  # where it speaks gRPC, if it has been asked to
 
     @property
     def resident_kb(self) -> float:
@@ -49,8 +50,13 @@ class Server:
     @property
     def processor_s(self) -> float:
         """Processor time that it has used so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self.pid)
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has used so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def take_cores() -> Cores:
@@ -69,11 +75,12 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def command(name: str, port: int, store: str) -> list[str]:
-    """How `name` is started."""
+def command(name: str, port: int, store: str, grpc_port: int | None = None) -> list[str]:
+    """How `name` is started. The official SDK's server takes store and gRPC port from its environment."""
     if name == "tieline":
         tieline = str(Path(sys.executable).with_name("tieline"))
-        return [tieline, "serve", "benchmarks/tieline_echo.py", "--store", store, "--port", str(port)]
+        grpc = [] if grpc_port is None else ["--grpc-port", str(grpc_port)]
+        return [tieline, "serve", "benchmarks/tieline_echo.py", "--store", store, "--port", str(port), *grpc]
     module = {"floor": "benchmarks.floor:app", "a2a-sdk": "benchmarks.official_sdk:app"}[name]
     speed = ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
     return [sys.executable, "-m", "uvicorn", module, *speed, "--port", str(port)]
@@ -81,24 +88,40 @@ def command(name: str, port: int, store: str) -> list[str]:
 
 @contextmanager
 def serving(
-    name: str, cores: Cores, *, sqlite: bool = False, environment: Mapping[str, str] | None = None
+    name: str,
+    cores: Cores,
+    *,
+    sqlite: bool = False,
+    grpc: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Start a contestant with an empty store; it answers when the block begins and is killed when it ends."""
+    """Start a contestant with an empty store; it answers when the block begins and is killed when it ends.
+
+    `grpc`: it serves gRPC beside HTTP.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = f"sqlite:{folder}/tasks.db" if sqlite else "memory"
-        port = _free_port()
+        port, grpc_port = _free_ports(2)
+        for_grpc = {"GRPC_PORT": str(grpc_port)} if grpc else {}
         with open(f"{folder}/log", "w+b") as log:
             process = subprocess.Popen(
-                ["taskset", "-c", str(cores.server), *command(name, port, store)],
+                ["taskset", "-c", str(cores.server), *command(name, port, store, grpc_port if grpc else None)],
                 cwd=ROOT,
-                env={**os.environ, "STORE": store, "PORT": str(port), "XDG_STATE_HOME": folder, **(environment or {})},
+                env={
+                    **os.environ,
+                    "STORE": store,
+                    "PORT": str(port),
+                    "XDG_STATE_HOME": folder,
+                    **for_grpc,
+                    **(environment or {}),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
             try:
                 path = asyncio.run(_wait_until_it_answers(process, port))
-                yield Server(name, process.pid, port, path)
+                yield Server(name, process.pid, port, path, grpc_port if grpc else None)
             except BaseException:
                 log.seek(0)
                 sys.stderr.write(log.read()[-4000:].decode("utf-8", "replace"))
@@ -139,8 +162,10 @@ async def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int) ->
             return path
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def _free_ports(count: int) -> list[int]:
+    """Different ones."""
+    with ExitStack() as held:
+        listeners = [held.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]

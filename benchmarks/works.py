@@ -34,6 +34,7 @@ class Row:
     unit: Literal["/s", "ms", "µs", "KB", "ratio"]
     of_floor: float | None = None  # at least, as a part of the floor
     times_sdk: float | None = None  # at least, times better than a2a-sdk
+    at_least: float | None = None  # in the unit
     at_most: float | None = None  # in the unit
 
     @property
@@ -72,9 +73,9 @@ def _rate(
         return rate
 
 
-async def _probe(server: Server, kind: str) -> tuple[bytes, tuple[str, ...]]:
+async def _probe(server: Server, kind: str, version: raw.Version = "1.0") -> tuple[bytes, tuple[str, ...]]:
     """Check answers of this kind in full; return the request to load with, and what every answer must contain."""
-    connection = await raw.Connection.open(server.port)
+    connection = await raw.Connection.open(server.port, version)
     path = server.path
     try:
         for number in range(10):
@@ -91,16 +92,67 @@ async def _probe(server: Server, kind: str) -> tuple[bytes, tuple[str, ...]]:
         await raw.read_task(connection, path, first, "a task")
     finally:
         connection.close()
-    completed = "TASK_STATE_COMPLETED"
+    by_agent, completed = "ROLE_AGENT", "TASK_STATE_COMPLETED"
+    if version == "0.3":
+        by_agent, completed = '"role":"agent"', '"state":"completed"'
+    request = partial(raw.send, message_id="@ID@", version=version)
     match kind:
         case "message":
-            return raw.send("msg hello", message_id="@ID@"), ("ROLE_AGENT", "msg hello")
+            return request("msg hello"), (by_agent, "msg hello")
         case "get":
-            return raw.get_task(first), (first, completed, "a task")
+            return raw.get_task(first, version), (first, completed, "a task")
         case "stream":
-            return raw.send("stream hello", stream=True, message_id="@ID@"), (completed, "chunk 9 of the answer")
+            return request("stream hello", stream=True), (completed, "chunk 9 of the answer")
         case _:
-            return raw.send("task hello", message_id="@ID@"), (completed, "task hello", "artifacts")
+            return request("task hello"), (completed, "task hello", "artifacts")
+
+
+CONNECTIONS = {"message": 64, "task": 64, "stream": 16}
+
+
+def _old_to_new(settings: Settings) -> Figures:
+    """Speed in 0.3 as a part of that in 1.0, of one server.
+
+    The versions take turns, 1.0 first and last: what slows the machine, and what a server keeps of its tasks, counts
+    for both alike.
+    """
+    figures: Figures = {}
+    for kind, connections in CONNECTIONS.items():
+        row = figures.setdefault(f"0.3 to 1.0, {kind}", {})
+        if "tieline" in settings.contestants:
+            with serving("tieline", settings.cores) as server:
+                row["tieline"] = _part_of_new(server, kind, connections, settings)
+    return figures
+
+
+def _part_of_new(server: Server, kind: str, connections: int, settings: Settings) -> float:
+    rates: dict[raw.Version, list[float]] = {"1.0": [], "0.3": []}
+    turns: tuple[raw.Version, ...] = ("1.0", "0.3", "0.3", "1.0")
+    for version in turns:
+        body, want = asyncio.run(_probe(server, kind, version))
+        rate = load.wrk(
+            server,
+            body,
+            want,
+            connections=connections,
+            seconds=settings.seconds / 2,
+            cores=settings.cores,
+            version="1.0" if version == "1.0" else None,
+        )
+        asyncio.run(_probe(server, kind, version))
+        rates[version].append(rate)
+    return sum(rates["0.3"]) / sum(rates["1.0"])
+
+
+def _grpc(settings: Settings) -> Figures:
+    figures: Figures = {}
+    for kind, at_once in CONNECTIONS.items():
+        row = figures.setdefault(f"gRPC, {kind}", {})
+        for name in ("a2a-sdk", "tieline"):
+            if name in settings.contestants:
+                with serving(name, settings.cores, grpc=True) as server:
+                    row[name] = load.grpc(server, kind, at_once=at_once, seconds=settings.seconds, cores=settings.cores)
+    return figures
 
 
 TO_DATABASE = "task on SQLite, to a2a-sdk's database"
@@ -282,6 +334,12 @@ WORKS = (
     Work("task", (Row("task", "/s", of_floor=0.6, times_sdk=40),), _answers("task", 64)),
     Work("get", (Row("get", "/s", of_floor=0.6, times_sdk=5),), _answers("get", 64)),
     Work("stream", (Row("stream", "/s", of_floor=0.9, times_sdk=45),), _answers("stream", 16)),
+    Work("0.3", tuple(Row(f"0.3 to 1.0, {kind}", "ratio", at_least=0.8) for kind in CONNECTIONS), _old_to_new),
+    Work(
+        "grpc",
+        (Row("gRPC, message", "/s", times_sdk=3), Row("gRPC, task", "/s", times_sdk=3), Row("gRPC, stream", "/s")),
+        _grpc,
+    ),
     Work(
         "sqlite",
         (Row(TO_DATABASE, "/s", times_sdk=45), Row(TO_SAME, "/s"), Row(TO_MEMORY, "/s", times_sdk=6)),

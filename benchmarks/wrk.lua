@@ -3,10 +3,11 @@
 --   BODY    the request; @ID@ in it becomes a new message id each time, as a message sent twice is one message
 --   WANT    what every answer must contain: plain texts, one a line
 --   ACCEPT  the Accept header
+--   VERSION the A2A-Version header; unset, none is sent
 
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
-wrk.headers["A2A-Version"] = "1.0"
+wrk.headers["A2A-Version"] = os.getenv("VERSION")
 wrk.headers["Accept"] = os.getenv("ACCEPT")
 
 local before, after = string.match(os.getenv("BODY"), "^(.*)@ID@(.*)$")
