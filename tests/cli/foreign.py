@@ -82,6 +82,8 @@ def card_of(scenario: str, base: str) -> Json:
         card["defaultInputModes"] = "text/plain"
     elif scenario == "empty-card":
         card["skills"], card["name"] = [], ""
+    elif scenario == "no-skills":
+        card["skills"] = []
     elif scenario == "odd-card":
         card["preferredTransport"] = "JSONRPC"
         card["capabilities"]["stateTransitionHistory"] = True

@@ -63,8 +63,36 @@ def test_validate_accepts_a_valid_card_and_names_fields_that_nobody_reads(bare: 
     assert (valid.code, valid.fields["Valid"], valid.err) == (0, "yes", "")
     odd = bare("card", "get", "--validate", "-a", foreign.agent("odd-card").ref)
     assert odd.code == 0
-    for name in ("preferredTransport", "capabilities.stateTransitionHistory", "skills[0].colour"):
-        assert f"Warning: {name} is no field" in odd.err
+    assert odd.err == "Warning: skills[0].colour is no field of an agent card, and nobody reads it.\n"
+
+
+def test_validate_takes_what_readers_of_older_versions_know(bare: Tieline, tieline: Tieline, served: str) -> None:
+    for version in ("1.0", "0.3", "0.2", "0.1"):
+        valid = tieline("card", "get", "--validate", "--a2a-version", version)
+        assert (valid.code, valid.fields["Valid"], valid.err) == (0, "yes", ""), version
+        assert valid.fields["Selected interface"].startswith(f"JSONRPC {'0.3' if version == '0.2' else version} at")
+    with urlopen(f"http://{served}/.well-known/agent-card.json", timeout=30) as response:
+        joint = response.read()
+    assert b"preferredTransport" in joint
+    assert b"supportedInterfaces" in joint
+    (bare.folder / "joint.json").write_bytes(joint)
+    assert bare("card", "get", "--validate", "-a", "joint.json").err == ""
+
+
+def test_faults_that_bar_no_calls_are_warnings_unless_the_card_is_to_be_checked(
+    bare: Tieline, foreign: Foreign
+) -> None:
+    agent = foreign.agent("no-skills")
+    shown = bare("card", "get", "-a", agent.ref)
+    assert shown.code == 0
+    assert shown.err == (
+        "Warning: The card is not valid A2A 1.0, but the agent can be called: skills: must not be empty.\n"
+    )
+    sent = bare("send", "hi", "-a", agent.ref)
+    assert (sent.code, sent.block("Text"), sent.err) == (0, "done", "Waiting for task " + sent.err.split(" ")[-1])
+    checked = bare("card", "get", "--validate", "-o", "json", "-a", agent.ref)
+    assert (checked.code, checked.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
+    assert "skills: must not be empty" in checked.error["message"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ from tieline.cli import errors
 from tieline.cli.errors import CliError
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
 from tieline.cli.session import Session, execute, preferred
+from tieline.client.discovery import FoundCard
 from tieline.client.route import choose, spoken_version
 from tieline.errors import A2AError, InvalidCard
 
@@ -39,23 +40,31 @@ def get(context: click.Context, validate: bool) -> int:
     """
 
     async def work(session: Session) -> None:
-        try:
-            found = await session.fetch()
-        except InvalidCard as error:
-            if not validate:
-                raise
-            raise CliError(
-                errors.CARD_INVALID, str(error), hint="The agent's author can correct it: A2A 1.0 §4.4.1."
-            ) from None
+        found = await _validated(session) if validate else await session.fetch()
         session.card = found.card
         session.out.card(found.card, found.document)
         if not session.as_json:
             session.out.document({}, [*_selected(session, found.card), *([("Valid", "yes")] if validate else [])])
         if validate:
             for name in _unknown(type_info(AgentCard), msgspec.json.decode(found.document), ""):
-                session.notes.warn(f"{name} is no field of an A2A 1.0 card, and nobody reads it.")
+                session.notes.warn(f"{name} is no field of an agent card, and nobody reads it.")
+        for fault in found.faults:
+            session.notes.warn(f"The card is not valid A2A 1.0, but the agent can be called: {fault}.")
 
     return execute(context, work)
+
+
+async def _validated(session: Session) -> FoundCard:
+    """The card. Raises CliError with everything that is wrong with it, also what bars no calls."""
+    try:
+        found = await session.fetch()
+        if found.faults:
+            raise InvalidCard(f"The agent card at {found.where} is not valid: {'; '.join(found.faults)}.")
+    except InvalidCard as error:
+        raise CliError(
+            errors.CARD_INVALID, str(error), hint="The agent's author can correct it: A2A 1.0 §4.4.1."
+        ) from None
+    return found
 
 
 def _selected(session: Session, card: AgentCard) -> list[tuple[str, str]]:
@@ -69,8 +78,18 @@ def _selected(session: Session, card: AgentCard) -> list[tuple[str, str]]:
     return [("Selected interface", f"{first.protocol_binding} {first.protocol_version} at {first.url}")]
 
 
+_OLDER: Final = re.compile(
+    r"(url|preferred_?transport|additional_?interfaces|protocol_?version|security|authentication"
+    r"|supports_?authenticated_?extended_?card|capabilities\.state_?transition_?history|skills\[\d+\]\.security"
+    r"|security_?schemes\.[^.]+\.(type|description|in|name|scheme|bearer_?format|flows|open_?id_?connect_?url"
+    r"|oauth2_?metadata_?url))",
+    re.IGNORECASE,
+)
+"""The paths of fields that only readers before A2A 1.0 know."""
+
+
 def _unknown(type_: Type, value: Any, path: str) -> Iterator[str]:
-    """The paths of fields in a decoded JSON value that its type does not have."""
+    """The paths of fields in a decoded JSON value that no version of its type has."""
     if isinstance(type_, UnionType):
         for option in type_.types:
             if isinstance(option, StructType | DictType | VarTupleType):
@@ -80,7 +99,8 @@ def _unknown(type_: Type, value: Any, path: str) -> Iterator[str]:
         for name, item in value.items():
             camel = re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
             if camel not in fields:
-                yield f"{path}{name}"
+                if not _OLDER.fullmatch(path + name):
+                    yield f"{path}{name}"
             else:
                 yield from _unknown(fields[camel], item, f"{path}{name}.")
     elif isinstance(type_, DictType) and isinstance(value, dict):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tieline.card import AgentCard, SecurityScheme
 from tieline.cli.text import describe_scheme
 
-__all__ = ["Attached", "attach", "crosses_in_clear", "wanted"]
+__all__ = ["Attached", "attach", "crosses_in_clear", "encrypted", "is_this_machine", "wanted"]
 
 
 @dataclass
@@ -100,13 +100,22 @@ def _listed(schemes: Iterable[SecurityScheme]) -> str:
     return " or ".join(describe_scheme(scheme) for scheme in schemes)
 
 
+def encrypted(url: str) -> bool:
+    """Whether requests to `url` are encrypted. HOST:PORT is an address of gRPC, which encrypts at port 443."""
+    scheme, separator, _ = url.partition("://")
+    return scheme.lower() in ("https", "grpcs") if separator else url.endswith(":443")
+
+
 def crosses_in_clear(url: str) -> bool:
-    """Whether a request to `url` can be read on its way: plain http to another machine."""
-    parts = urlsplit(url)
-    if parts.scheme != "http":
+    """Whether a request to `url` can be read on its way: one that is not encrypted, to another machine."""
+    if encrypted(url):
         return False
-    host = parts.hostname or ""
+    return not is_this_machine(urlsplit(url if "://" in url else f"//{url}").hostname or "")
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host is the loopback interface, by name or by address."""
     try:
-        return not ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host != "localhost" and not host.endswith(".localhost")
+        return host == "localhost" or host.endswith(".localhost")

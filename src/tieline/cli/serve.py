@@ -35,7 +35,10 @@ _OF_THE_APP: Final = (
     "trust_proxy",
     "allow_host",
     "cors_origin",
+    "a2a_version",
     "strict",
+    "old_at_once",
+    "grpc_url",
     "drain",
     "max_body",
     "concurrent_runs",
@@ -79,6 +82,7 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
     metavar="PORT",
     help="Serve gRPC, too, on this port; 0 is a free one.  [default: no gRPC]",
 )
+@click.option("--grpc-url", metavar="URL", help="What the card says of gRPC, instead of HOST:PORT.")
 @click.option(
     "--store",
     metavar="memory|sqlite:PATH",
@@ -88,7 +92,18 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--trust-proxy", is_flag=True, help="Believe the X-Forwarded headers of a proxy.")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Answer for this host name, too. Repeatable.")
 @click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Let web pages of this origin call. Repeatable.")
-@click.option("--strict", is_flag=True, help="Refuse requests without A2A-Version instead of taking them for 1.0.")
+@click.option(
+    "--a2a-version",
+    multiple=True,
+    metavar="VERSION",
+    help="Serve this version of A2A only: 1.0, 0.3, 0.2 or 0.1. Repeatable.  [default: all]",
+)
+@click.option("--strict", is_flag=True, help="Refuse requests of 1.0 that do not say so in A2A-Version.")
+@click.option(
+    "--old-at-once",
+    is_flag=True,
+    help="Answer messages of A2A before 1.0 that say nothing of `blocking` at once, not when the task rests.",
+)
 @click.option(
     "--drain",
     default="5s",
@@ -133,6 +148,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     from tieline.server.asgi import App
     from tieline.server.loading import CannotServe, load_agents
     from tieline.server.serve import serve as run
+    from tieline.wire.dialects import VERSIONS
 
     notes = Notes()
     settings = settings_of(context)
@@ -167,7 +183,10 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             trust_forwarded=options["trust_proxy"],
             allowed_hosts=options["allow_host"],
             cors_origins=options["cors_origin"],
+            versions=options["a2a_version"] or VERSIONS,
             strict=options["strict"],
+            old_at_once=options["old_at_once"],
+            grpc_url=options["grpc_url"],
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
             limits=Limits(run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"]),

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from yarl import URL
 
 from tieline import errors as a2a
-from tieline.card import AgentCard
+from tieline.card import AgentCard, AgentInterface
 from tieline.cli import errors
-from tieline.cli.credentials import attach, crosses_in_clear, wanted
+from tieline.cli.credentials import attach, crosses_in_clear, encrypted, is_this_machine, wanted
 from tieline.cli.errors import CliError, UsageFault, from_exception
 from tieline.cli.notes import Notes
 from tieline.cli.options import settings_of
@@ -274,7 +274,7 @@ def _at_home(found: FoundCard, transports: tuple[str, ...] | None, version: str 
         return card
     usable = choose(card, transports=transports, version=spoken_version(version))
     home = str(found.url.origin())
-    own = tuple(interface for interface in usable if _origin(interface.url) == home)
+    own = tuple(interface for interface in usable if _is_at(interface, found.url))
     if not own:
         raise CliError(
             errors.CARD_INVALID,
@@ -285,11 +285,24 @@ def _at_home(found: FoundCard, transports: tuple[str, ...] | None, version: str 
     return replace(card, supported_interfaces=own)
 
 
+def _is_at(interface: AgentInterface, home: URL) -> bool:
+    """Whether an interface is at the card's origin; gRPC, whose port is always another one, at its host, and not with
+    less protection."""
+    if interface.protocol_binding != "GRPC":
+        return _origin(interface.url) == str(home.origin())
+    try:
+        host = URL(interface.url if "://" in interface.url else f"grpc://{interface.url}").host
+    except ValueError:
+        return False
+    here = host == home.host or (is_this_machine(host or "") and is_this_machine(home.host or ""))
+    return here and (encrypted(interface.url) or home.scheme == "http")
+
+
 def _origin(url: str) -> str:
     try:
         return str(URL(url).origin())
     except ValueError:
-        return "a place without a name"
+        return url.rpartition("@")[2]  # an address of gRPC
 
 
 def preferred(card: AgentCard, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
