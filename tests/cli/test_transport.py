@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Foreign, Tieline
+from tests.cli.running import Foreign, Result, Tieline
+from tests.interop.processes import TIELINE, free_port, running
 
 
 def used(tieline: Tieline, *words: str) -> str:
@@ -107,3 +110,51 @@ def test_every_version_of_an_agent_of_ours_can_be_chosen(tieline: Tieline, versi
     sent = tieline("send", "reply hi", "--a2a-version", version, "--debug")
     assert (sent.code, "direct: hi" in sent.out) == (0, True), sent.err
     assert f"interface: JSONRPC {version}" in sent.err
+
+
+@pytest.fixture(scope="module")
+def with_grpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of our own server that serves gRPC, too."""
+    port, grpc_port = free_port(), free_port()
+    command: list[str | Path] = [TIELINE, "serve", f"{Path(__file__).parent / 'agents.py'}:tester"]
+    command += ["--port", str(port), "--grpc-port", str(grpc_port), "--store", "memory", "--drain", "0"]
+    with running(command, port, tmp_path_factory.mktemp("grpc") / "serve.log"):
+        yield f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("version", [None, "1.0", "0.3"])
+def test_every_command_works_over_grpc(bare: Tieline, with_grpc: str, version: str | None) -> None:
+    def run(*words: str) -> Result:
+        pinned = ("--a2a-version", version) if version else ()
+        return bare(*words, *pinned, "--transport", "GRPC", "--bearer", "open-sesame", "-a", with_grpc)
+
+    sent = run("send", "reply hi", "--debug")
+    assert (sent.code, sent.block("Text")) == (0, "direct: hi"), sent.err
+    assert f"interface: GRPC {version or '1.0'} at 127.0.0.1:" in sent.err
+    assert "open-sesame" not in sent.err
+    asked = run("send", "ask")
+    task_id = asked.fields["Task ID"]
+    assert asked.fields["State"] == "TASK_STATE_INPUT_REQUIRED"
+    assert "--transport GRPC" in asked.fields["Next"]
+    assert run("task", "get", task_id).fields["Task ID"] == task_id
+    assert run("send", "--task-id", task_id, "Ada", "--stream").code == 0
+    assert run("task", "get", task_id).fields["State"] == "TASK_STATE_COMPLETED"
+    waiting = run("send", "ask").fields["Task ID"]
+    assert run("task", "cancel", waiting).fields["State"] == "TASK_STATE_CANCELED"
+    listed = run("task", "list", "-o", "json")
+    if version == "0.3":
+        assert listed.error["code"] == "UnsupportedOperationError"
+    else:
+        assert {task["id"] for task in listed.json["tasks"]} >= {task_id, waiting}
+    missing = run("task", "get", "no-such", "-o", "json")
+    assert (missing.code, missing.error["code"], missing.error["a2aCode"]) == (1, "TaskNotFoundError", -32001)
+
+
+def test_a_version_without_grpc_takes_the_next_transport(bare: Tieline, with_grpc: str) -> None:
+    assert used_version(bare, with_grpc, "--a2a-version", "0.1", "--transport", "GRPC") == "JSONRPC 0.1"
+
+
+def used_version(tieline: Tieline, agent: str, *words: str) -> str:
+    run = tieline("send", "reply hi", *words, "-a", agent, "--debug")
+    assert run.code == 0, run.err
+    return " ".join(run.err.partition("interface: ")[2].split(" ")[:2])
