@@ -321,7 +321,7 @@ async def test_names_of_service_parameters_are_read_in_any_case(name: str) -> No
     async with serve(tieline.app(worker())) as port:
         refused = await call(port, "ListTasks", {}, [(name, "0.5")])
         assert refused["error"]["code"] == -32009
-        assert refused["error"]["data"][0]["metadata"]["supportedVersions"] == "1.0"
+        assert refused["error"]["data"][0]["metadata"]["supportedVersions"] == "1.0, 0.3, 0.2, 0.1"
         assert "result" in await call(port, "ListTasks", {}, [(name, "1.0")])
 
 

@@ -233,7 +233,7 @@ async def test_errors_have_the_form_of_the_specification() -> None:
         error_of(await send(port, message={"taskId": "none"}), 404, "TASK_NOT_FOUND")
         part = {"url": "https://a.example/x.png", "mediaType": "image/png"}
         error_of(await send(port, message={"parts": [part]}), 400, "CONTENT_TYPE_NOT_SUPPORTED")
-        error_of(await send(port, headers=[("A2A-Version", "0.3")]), 400, "VERSION_NOT_SUPPORTED")
+        error_of(await send(port, headers=[("A2A-Version", "0.4")]), 400, "VERSION_NOT_SUPPORTED")
 
 
 @pytest.mark.requirement("rest.bad-request", "rest.details-typed")
@@ -299,7 +299,7 @@ async def test_names_of_service_parameters_are_read_in_any_case(name: str) -> No
     async with serve(tieline.app(worker())) as port:
         reply = await request(port, "GET", "/tasks", headers=[(name, "0.5")])
         error = error_of(reply, 400, "VERSION_NOT_SUPPORTED")
-        assert error["details"][0]["metadata"] == {"requestedVersion": "0.5", "supportedVersions": "1.0"}
+        assert error["details"][0]["metadata"] == {"requestedVersion": "0.5", "supportedVersions": "1.0, 0.3, 0.2"}
         assert (await request(port, "GET", "/tasks", headers=[(name, "1.0")])).status == 200
 
 

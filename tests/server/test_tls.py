@@ -43,7 +43,7 @@ async def test_card_calls_and_streams_work_over_tls_1_3() -> None:
         assert [each["url"] for each in card["supportedInterfaces"]] == [
             f"https://127.0.0.1:{port}/",
             f"https://127.0.0.1:{port}",
-        ]
+        ] * 2  # of 1.0, and of 0.3
         call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": MESSAGE}}
         answer = (await wire.request("POST", "/", json.dumps(call).encode(), JSON)).json()
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"

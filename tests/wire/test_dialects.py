@@ -87,7 +87,7 @@ def test_rest_is_told_by_version_then_path(version: str, path: str, form: str, b
 def test_rest_has_no_0_1() -> None:
     with pytest.raises(VersionNotSupported) as caught:
         rest_forms.spoken("0.1", "/tasks/t", strict=False)
-    assert caught.value.metadata["supportedVersions"] == "1.0, 0.3"
+    assert caught.value.metadata["supportedVersions"] == "1.0, 0.3, 0.2"
 
 
 def test_rest_without_a_version_is_refused_when_strict_unless_its_path_is_old() -> None:

@@ -487,7 +487,7 @@ def test_protobufs_own_parser_takes_every_field_that_is_written(dialect: _V03Res
 
 @pytest.mark.parametrize("raw", FILES[1:])
 def test_a_file_is_for_the_official_sdk_what_it_is_for_us(raw: bytes) -> None:
-    event = told(Message("m", Role.AGENT, (Part(raw=raw, filename="f", media_type="image/png"),)))
+    event = told(Message("m", Role.AGENT, (Part(raw=raw, filename="f", media_type="image/png"),)), V03_REST_TWICE)
     theirs = proto_utils.FromProto.message(ParseDict(event["message"], pb.Message()))
     core = conversions.to_core_message(theirs)
     assert (core.parts[0].raw, core.parts[0].filename) == (raw, "f")

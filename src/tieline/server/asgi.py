@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -31,6 +32,7 @@ from tieline.errors import (
     OriginNotAllowed,
     Overloaded,
     ParseError,
+    VersionNotSupported,
 )
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.streams import Receive, Send, Stream, Watch
@@ -39,6 +41,7 @@ from tieline.stores.base import StoreError
 from tieline.types import GetTaskRequest
 from tieline.wire import dialects, jsonrpc, rest, rest_forms, sse
 from tieline.wire.dialect import Dialect
+from tieline.wire.dialects import VERSIONS
 from tieline.wire.headers import check_json, event_number, extensions_of, version_in
 from tieline.wire.methods import Method
 from tieline.wire.mistakes import likely_mistake
@@ -82,14 +85,18 @@ class App:
         cors_origins: Iterable[str] = (),
         max_body_bytes: int = 64 * 1024 * 1024,
         keep_alive_s: float = 4.0,
+        versions: Iterable[str] = VERSIONS,
         strict: bool = False,
         old_at_once: bool = False,
+        grpc_url: str | None = None,
         drain_s: float = 5.0,
         limits: Limits | None = None,
     ) -> None:
         self.store = store
         self.old_at_once = old_at_once
+        self.dialects = dialects.of_versions(versions)
         self.grpc_address: str | None = None  # HOST:PORT at which the same agents are served by gRPC, for their cards
+        self._grpc_url = grpc_url
         self.drain_s = drain_s
         self._max_body_bytes = max_body_bytes
         self._keep_alive_s = keep_alive_s
@@ -134,10 +141,18 @@ class App:
     def _interfaces(self, path: str, base: str) -> list[AgentInterface]:
         """How the agent at `path` can be reached when its URL is `base`, the latest version first."""
         found = http_interfaces(base)
-        if self.grpc_address is not None:
+        address = self._grpc_url or self.grpc_address
+        if address is not None:
+            host, _, port = address.rpartition(":")
+            if host in ("0.0.0.0", "[::]"):  # noqa: S104 - every address of this machine: that which the caller has found
+                address = f"{urlsplit(base).hostname}:{port}"
             tenant = None if self._only is not None else path.strip("/") or None  # gRPC has no paths
             versions = ("1.0",) if tenant else ("1.0", "0.3")  # and 0.3 no tenants
-            found += [AgentInterface(self.grpc_address, "GRPC", version, tenant) for version in versions]
+            found += [AgentInterface(address, "GRPC", version, tenant) for version in versions]
+        spoken = {dialect.version for dialect in self.dialects}
+        found = [interface for interface in found if interface.protocol_version in spoken]
+        if not found:  # readers of 0.1 find the root in agent.json; this is for who reads the card all the same
+            found = [AgentInterface(f"{base}/", "JSONRPC", self.dialects[0].version)]
         return sorted(found, key=lambda interface: interface.protocol_version, reverse=True)
 
     async def start(self) -> None:
@@ -357,9 +372,13 @@ class Endpoint:
                 version = asked.decode("latin-1").strip() if asked is not None else version_in(scope["query_string"])
                 dialect = dialects.spoken(version, call.method, strict=self._strict)
                 if not version and call.method in dialects.SHARED:
+                    method = dialect.methods[call.method]
                     dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
+                self._check_served(dialect, version)
                 if self._app.old_at_once:
                     dialect = dialects.at_once(dialect)
+            elif V1 not in self._app.dialects:
+                self._check_served(V1, "1.0")
             method = dialect.methods.get(call.method)
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
@@ -402,10 +421,19 @@ class Endpoint:
             return
         await _answer(send, status, body, _retry(error))
 
+    def _check_served(self, dialect: Dialect, asked: str) -> None:
+        served = self._app.dialects
+        if dialect not in served:
+            raise VersionNotSupported(asked or dialect.version, [v for each in served for v in each.versions])
+
     async def _dialect_of_task(self, default: Dialect, call: jsonrpc.Call, caller: Caller) -> Dialect:
         """Of a method that several dialects have and a request without a version: that which the task was begun in."""
-        task_id = default.read_params(default.methods[call.method], call.params).id
-        return dialects.begun_in(await self.service.get_task(GetTaskRequest(task_id), caller), default)
+        try:
+            task_id = default.read_params(default.methods[call.method], call.params).id
+            task = await self.service.get_task(GetTaskRequest(task_id), caller)
+        except A2AError:
+            return default  # the operation itself says what is wrong
+        return dialects.begun_in(task, default)
 
     # --- REST ---------------------------------------------------------------------------------------------------------
 
@@ -417,6 +445,9 @@ class Endpoint:
             if asked != b"1.0" or raw_path.startswith(rest_forms.OLD_PREFIX):
                 version = asked.decode("latin-1").strip() if asked is not None else version_in(scope["query_string"])
                 form, raw_path = rest_forms.spoken(version, raw_path, strict=self._strict)
+                self._check_served(form.served, version)
+            elif V1 not in self._app.dialects:
+                self._check_served(V1, "1.0")
             method, fields = rest.route(scope["method"], raw_path)
             body = b""
             if scope["method"] == "POST":
@@ -608,8 +639,10 @@ def app(
     cors_origins: Iterable[str] = (),
     max_body_bytes: int = 64 * 1024 * 1024,
     keep_alive_s: float = 4.0,
+    versions: Iterable[str] = VERSIONS,
     strict: bool = False,
     old_at_once: bool = False,
+    grpc_url: str | None = None,
     drain_s: float = 5.0,
     limits: Limits | None = None,
 ) -> App:
@@ -624,13 +657,15 @@ def app(
         cors_origins: Origins of web pages that may call; "*" is any. The card may be read from anywhere.
         max_body_bytes: Larger requests are refused with 413.
         keep_alive_s: A stream without news sends a comment this often; many clients give up one that is silent for 5 s.
+        versions: Which versions of A2A to serve, "1.0", "0.3", "0.2" or "0.1"; the cards tell of them.
         strict: Refuse requests of 1.0 without A2A-Version.
         old_at_once: Answer messages of A2A before 1.0 that say nothing of `blocking` at once, not when the task rests.
+        grpc_url: What the cards say of gRPC, where it is served (`serve`) behind a proxy; else HOST:PORT.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.
 
     Raises:
-        ValueError: a name is not a path segment, or `store` names no store.
+        ValueError: a name is not a path segment, `store` names no store, or `versions` what is no version.
     """
     named = {"": agents} if isinstance(agents, Agent) else {f"/{name}": agent for name, agent in agents.items()}
     for path, agent in named.items():
@@ -649,8 +684,10 @@ def app(
         cors_origins=cors_origins,
         max_body_bytes=max_body_bytes,
         keep_alive_s=keep_alive_s,
+        versions=versions,
         strict=strict,
         old_at_once=old_at_once,
+        grpc_url=grpc_url,
         drain_s=drain_s,
         limits=limits,
     )

@@ -101,8 +101,10 @@ class GrpcServer:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             )
         )
-        self._serve(protobuf.SERVICE, protobuf.VERSION, _OPERATIONS, protobuf.RPCS)
-        if self._only is not None:
+        spoken = {dialect.version for dialect in self._app.dialects}
+        if protobuf.VERSION in spoken:
+            self._serve(protobuf.SERVICE, protobuf.VERSION, _OPERATIONS, protobuf.RPCS)
+        if self._only is not None and protobuf03.VERSION in spoken:
             old = {**_OPERATIONS, "SubscribeToTask": _follow_03, "GetExtendedAgentCard": self._public_card}
             self._serve(protobuf03.SERVICE, protobuf03.VERSION, old, protobuf03.RPCS, protobuf03.RPCS_OF_PYTHON)
         add_HealthServicer_to_server(self._health, server)

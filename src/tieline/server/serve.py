@@ -22,6 +22,7 @@ from tieline.server.asgi import App, app
 from tieline.server.loading import CannotServe
 from tieline.stores import Store
 from tieline.stores.base import StoreError
+from tieline.wire.dialects import VERSIONS
 
 if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
@@ -43,7 +44,10 @@ def serve(
     trust_forwarded: bool = False,
     allowed_hosts: Iterable[str] = (),
     cors_origins: Iterable[str] = (),
+    versions: Iterable[str] = VERSIONS,
     strict: bool = False,
+    old_at_once: bool = False,
+    grpc_url: str | None = None,
     drain_s: float = 5.0,
     max_body_bytes: int = 64 * 1024 * 1024,
     limits: Limits | None = None,
@@ -82,7 +86,10 @@ def serve(
             allowed_hosts=_hosts(host, public_url, allowed_hosts, trust_forwarded),
             cors_origins=cors_origins,
             max_body_bytes=max_body_bytes,
+            versions=versions,
             strict=strict,
+            old_at_once=old_at_once,
+            grpc_url=grpc_url,
             drain_s=drain_s,
             limits=limits,
         )

@@ -10,7 +10,7 @@ from tieline.engine.cursor import Cursor
 from tieline.errors import A2AError
 from tieline.event import Event
 from tieline.wire import sse
-from tieline.wire.dialect import Dialect
+from tieline.wire.dialect import Dialect, EventEncoder
 from tieline.wire.v1 import V1
 
 __all__ = ["Stream", "Watch"]
@@ -97,14 +97,13 @@ class Stream:
         if self._quiet_since is not None and now - self._quiet_since > quiet_s:
             self.cursor.nudge()
 
-    def _translated(
-        self, number: int, events: Sequence[Event], encode: Callable[[Event], Sequence[bytes]]
-    ) -> list[bytes]:
+    def _translated(self, number: int, events: Sequence[Event], encode: EventEncoder) -> list[bytes]:
         """Events as frames of a dialect in which one may be none or several: the last of several has the number."""
         before, behind = self._before, self._behind
+        last = number + len(events) - 1 if self.cursor.ended else -1
         frames = []
         for n, event in enumerate(events, number):
-            told = encode(event)
+            told = encode(event, n == last)
             frames += [b"data: %b%b%b" % (before, json, behind) for json in told]
             if told and number and self._numbered:
                 frames[-1] = b"id: %d\n%b" % (n, frames[-1])

@@ -26,9 +26,15 @@ from tieline.types import (
 )
 from tieline.wire.methods import Method
 
-__all__ = ["Dialect", "Json"]
+__all__ = ["Dialect", "EventEncoder", "Json"]
 
 Json = bytes | msgspec.Raw
+
+
+class EventEncoder(Protocol):
+    """Writes an event; `ends`: it is the last one of its stream."""
+
+    def __call__(self, event: Event, ends: bool = True, /) -> Sequence[bytes]: ...
 
 
 class Dialect(Protocol):
@@ -97,7 +103,7 @@ class Dialect(Protocol):
 
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes: ...
 
-    def event_encoder(self) -> Callable[[Event], Sequence[bytes]] | None:
+    def event_encoder(self) -> EventEncoder | None:
         """What writes the events of one stream, in their order; None: they are written as `Event.json`."""
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from tieline.errors import MethodNotFound, VersionNotSupported
@@ -12,7 +13,17 @@ from tieline.wire.v01 import V01
 from tieline.wire.v03 import V03, V03_AT_ONCE
 from tieline.wire.v1 import V1
 
-__all__ = ["DIALECTS", "SHARED", "VERSIONS", "at_once", "begun_in", "dialect_of", "method_not_found", "spoken"]
+__all__ = [
+    "DIALECTS",
+    "SHARED",
+    "VERSIONS",
+    "at_once",
+    "begun_in",
+    "dialect_of",
+    "method_not_found",
+    "of_versions",
+    "spoken",
+]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (V1, V03, V01)
 """All of them, the latest first."""
@@ -64,6 +75,22 @@ def begun_in(task: Encoded[Task], default: Dialect) -> Dialect:
 def at_once(dialect: Dialect) -> Dialect:
     """The dialect, but a message that does not say `blocking` is answered at once instead of when its task rests."""
     return V03_AT_ONCE if dialect is V03 else dialect
+
+
+def of_versions(versions: Iterable[str]) -> tuple[Dialect, ...]:
+    """The dialects of some versions, the latest first.
+
+    Raises ValueError for one that is not spoken, or for none.
+    """
+    wanted = []
+    for version in versions:
+        dialect = dialect_of(version)
+        if dialect is None:
+            raise ValueError(f"{version!r} is not a version of A2A that is spoken here: {', '.join(VERSIONS)} are")
+        wanted.append(dialect)
+    if not wanted:
+        raise ValueError("at least one version of A2A has to be served")
+    return tuple(dialect for dialect in DIALECTS if dialect in wanted)
 
 
 def dialect_of(version: str) -> Dialect | None:

@@ -10,6 +10,7 @@ import msgspec
 from tieline.errors import A2AError, VersionNotSupported
 from tieline.wire import dialects, rest, v03_rest
 from tieline.wire.dialect import Dialect
+from tieline.wire.v03 import V03
 from tieline.wire.v1 import V1
 
 __all__ = ["OLD_PREFIX", "RestForm", "V1_FORM", "V03_FORM", "form_of", "spoken"]
@@ -29,6 +30,11 @@ class RestForm(msgspec.Struct, frozen=True):
     read_error: Callable[[int, bytes], A2AError]  # by HTTP status, 0 is unknown, and body
     media_type: str
     verbs: Mapping[str, str]  # HTTP methods of operations, where a client has to use another than 1.0's
+
+    @property
+    def served(self) -> Dialect:
+        """The dialect of its version, whatever the body of a request is."""
+        return V1 if self.version == V1.version else V03
 
     @property
     def content_type(self) -> tuple[bytes, bytes]:
@@ -58,6 +64,7 @@ V03_FORM: Final = RestForm(
 )
 
 _FORMS: Final = {form.version: form for form in (V1_FORM, V03_FORM)}
+_VERSIONS: Final = tuple(v for dialect in dialects.DIALECTS if dialect.version in _FORMS for v in dialect.versions)
 _OLD_CARD: Final = "/v1/card"
 
 
@@ -73,13 +80,15 @@ def spoken(version: str, path: str, *, strict: bool) -> tuple[RestForm, str]:
     """
     old = path.startswith(OLD_PREFIX)
     if version:
-        form = _FORMS.get(dialects.spoken(version, "", strict=strict).version)
-        if form is None:
-            raise VersionNotSupported(version, _FORMS)
+        dialect = dialects.dialect_of(version)
+        if dialect is None or dialect.version not in _FORMS:
+            raise VersionNotSupported(version, _VERSIONS)
+        form = _FORMS[dialect.version]
     elif old:
         form = V03_FORM
+    elif strict:
+        raise VersionNotSupported("0.3", _VERSIONS)
     else:
-        dialects.spoken("", "SendMessage", strict=strict)
         form = V1_FORM
     if form is V1_FORM or not old:
         return form, path

@@ -64,7 +64,7 @@ from tieline.types import (
     encode,
 )
 from tieline.wire import quirks
-from tieline.wire.dialect import Json
+from tieline.wire.dialect import EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import decode_result
 
@@ -413,16 +413,16 @@ class _Writer:
         self._context_id: str | None = None  # the last one told
         self._around: dict[tuple[str, str | None], tuple[bytes, bytes]] = {}  # chunks of a text but for the text
 
-    def __call__(self, event: Event) -> Sequence[bytes]:
+    def __call__(self, event: Event, ends: bool = True, /) -> Sequence[bytes]:
         if isinstance(event, TextChunk):
             return (self._chunk(event),)
         value = event.value
         if isinstance(value, TaskArtifactUpdateEvent):
             return (self._artifact(value),)
         if isinstance(value, TaskStatusUpdateEvent):
-            return (self._status(value),)
+            return (self._status(value, ends),)
         if isinstance(value, Task):
-            return self._task(value)
+            return self._task(value, ends)
         answer = _answered(value, None)
         return (encode(_StatusFrame(answer.id, answer.status, True, answer.metadata or UNSET)),)
 
@@ -446,12 +446,12 @@ class _Writer:
         self._around.clear()
         return {"tieline/contextId": context_id}
 
-    def _status(self, update: TaskStatusUpdateEvent) -> bytes:
+    def _status(self, update: TaskStatusUpdateEvent, ends: bool) -> bytes:
         ours = {**_exact_state(update.status), **self._in_context(update.context_id)}
         status = _written_status(update.status, update.task_id, update.context_id)
         metadata = _with(update.metadata, ours)
         return encode(
-            _StatusFrame(update.task_id, status, _final(update.status), UNSET if metadata is None else metadata)
+            _StatusFrame(update.task_id, status, _final(update.status, ends), UNSET if metadata is None else metadata)
         )
 
     def _artifact(self, update: TaskArtifactUpdateEvent) -> bytes:
@@ -468,7 +468,7 @@ class _Writer:
         indexes[artifact.artifact_id] = index
         return written
 
-    def _task(self, task: Task) -> Sequence[bytes]:
+    def _task(self, task: Task, ends: bool) -> Sequence[bytes]:
         """A status and a frame for each artifact; the status last where it is the final one."""
         self._context_id = task.context_id
         self._around.clear()
@@ -477,7 +477,7 @@ class _Writer:
         frames: list[_StatusFrame | _ArtifactFrame] = [
             _ArtifactFrame(task.id, self._placed(artifact)) for artifact in task.artifacts
         ]
-        final = _final(task.status)
+        final = _final(task.status, ends)
         exact_ = _exact_state(task.status) or None
         status = _StatusFrame(task.id, _written_status(task.status, task.id, task.context_id), final, exact_ or UNSET)
         frames.insert(len(frames) if final else 0, status)
@@ -485,9 +485,9 @@ class _Writer:
         return [encode(frame) for frame in frames]
 
 
-def _final(status: TaskStatus) -> bool:
+def _final(status: TaskStatus, ends: bool) -> bool:
     """Whether whoever sent the message waits for nothing more. AUTH_REQUIRED keeps a stream open (A2A 1.0 §7.6.1)."""
-    return status.state.terminal or status.state is TaskState.INPUT_REQUIRED
+    return status.state.terminal or (ends and status.state is TaskState.INPUT_REQUIRED)
 
 
 # --- 0.1 to 1.0 -------------------------------------------------------------------------------------------------------
@@ -934,7 +934,7 @@ class _V01:
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
         raise _not_there("ListTaskPushNotificationConfigs")
 
-    def event_encoder(self) -> Callable[[Event], Sequence[bytes]]:
+    def event_encoder(self) -> EventEncoder:
         return _Writer()
 
     # --- a client -----------------------------------------------------------------------------------------------------

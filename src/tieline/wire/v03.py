@@ -51,7 +51,7 @@ from tieline.types import (
     own_copy,
 )
 from tieline.wire import quirks
-from tieline.wire.dialect import Json
+from tieline.wire.dialect import EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import encoded
 
@@ -73,6 +73,7 @@ __all__ = [
     "TextPart",
     "carried",
     "carry",
+    "goes_on",
     "kept",
     "odd",
     "part_in",
@@ -730,7 +731,7 @@ class _V03:
             written[-1] = _config_out(configs.configs[-1], configs.next_page_token)
         return encode(written)
 
-    def event_encoder(self) -> Callable[[Event], Sequence[bytes]]:
+    def event_encoder(self) -> EventEncoder:
         return _tell
 
     def encode_params(self, method: Method, request: Value) -> bytes:
@@ -778,11 +779,21 @@ class _V03:
         return decode_event
 
 
-def _tell(event: Event) -> Sequence[bytes]:
+def _tell(event: Event, ends: bool = True, /) -> Sequence[bytes]:
     told = event.told
     if told is None or told[0] is not _V03:
         told = event.told = (_V03, _event_json(event))
+    if not ends and goes_on(event, told[1]):
+        return (encode(replace(_event_out(event.value), final=False)),)
     return (told[1],)
+
+
+def goes_on(event: Event, json: bytes) -> bool:
+    """Whether an event is written as the last of a stream that goes on: what it asks is answered already."""
+    if b'"final":true' not in json:
+        return False
+    value = event.value
+    return isinstance(value, TaskStatusUpdateEvent) and not value.status.state.terminal
 
 
 def _event_json(event: Event) -> bytes:

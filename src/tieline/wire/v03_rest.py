@@ -53,7 +53,7 @@ from tieline.types import (
 )
 from tieline.wire import quirks
 from tieline.wire.details import details_of, error_from_details
-from tieline.wire.dialect import Dialect, Json
+from tieline.wire.dialect import Dialect, EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v03 import (
     ENDS_STREAM,
@@ -71,6 +71,7 @@ from tieline.wire.v03 import (
     TextPart,
     carried,
     carry,
+    goes_on,
     kept,
     odd,
     part_in,
@@ -554,10 +555,10 @@ class _V03Rest:
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
         return encode(_Configs(tuple([_config_out(config) for config in configs.configs]), configs.next_page_token))
 
-    def event_encoder(self) -> Callable[[Event], Sequence[bytes]]:
+    def event_encoder(self) -> EventEncoder:
         return self._tell
 
-    def _tell(self, event: Event) -> Sequence[bytes]:
+    def _tell(self, event: Event, ends: bool = True, /) -> Sequence[bytes]:
         told = event.told
         if told is None or told[0] is not self._write:
             if isinstance(event, TextChunk) and event.media_type is None:
@@ -565,6 +566,10 @@ class _V03Rest:
             else:
                 json = encode(self._write.event(event.value))
             told = event.told = (self._write, json)
+        if not ends and goes_on(event, told[1]):
+            answer = self._write.event(event.value)
+            assert answer.status_update is not None
+            return (encode(replace(answer, status_update=replace(answer.status_update, final=False))),)
         return (told[1],)
 
     def encode_params(self, method: Method, request: Value) -> bytes:
