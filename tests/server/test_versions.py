@@ -118,8 +118,9 @@ CALLS: dict[str, tuple[str, Any]] = {
 async def test_only_the_versions_that_were_chosen_are_served_and_named_in_the_card(served: tuple[str, ...]) -> None:
     app = tieline.app(worker(), versions=served)
     spoken = {"0.3" if version == "0.2" else version for version in served}
-    for version, (method, params) in CALLS.items():
+    for version, (method, given) in CALLS.items():
         for headers in ([("A2A-Version", version)], []):
+            params = {**given, "id": f"t-{len(headers)}"} if version == "0.1" else given
             body = json.dumps({"jsonrpc": "2.0", "id": "v", "method": method, "params": params}).encode()
             metadata = refusal(await asgi(app, "POST", "/", body, headers))
             assert (metadata is None) == (version in spoken)
