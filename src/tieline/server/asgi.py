@@ -98,9 +98,9 @@ class App:
         self.grpc_address: str | None = None  # HOST:PORT at which the same agents are served by gRPC, for their cards
         self._grpc_url = grpc_url
         self.drain_s = drain_s
-        self._max_body_bytes = max_body_bytes
+        self.max_body_bytes = max_body_bytes
         self._keep_alive_s = keep_alive_s
-        self._strict = strict
+        self.strict = strict
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
         self._cors_origins = frozenset(origin.lower().rstrip("/") for origin in cors_origins)
@@ -324,8 +324,8 @@ class Endpoint:
         self.service = service
         self._app = owner
         self._card = card
-        self._strict = owner._strict
-        self._max_body_bytes = owner._max_body_bytes
+        self.strict = owner.strict
+        self.max_body_bytes = owner.max_body_bytes
         self._unary: dict[str, Callable[[Dialect, Any, Caller], Awaitable[bytes]]] = {
             "SendMessage": self._send_message,
             "GetTask": self._get_task,
@@ -370,7 +370,7 @@ class Endpoint:
             asked = headers.get(b"a2a-version")
             if asked != b"1.0":
                 version = asked.decode("latin-1").strip() if asked is not None else version_in(scope["query_string"])
-                dialect = dialects.spoken(version, call.method, strict=self._strict)
+                dialect = dialects.spoken(version, call.method, strict=self.strict)
                 if not version and call.method in dialects.SHARED:
                     method = dialect.methods[call.method]
                     dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
@@ -444,7 +444,7 @@ class Endpoint:
             asked = headers.get(b"a2a-version")
             if asked != b"1.0" or raw_path.startswith(rest_forms.OLD_PREFIX):
                 version = asked.decode("latin-1").strip() if asked is not None else version_in(scope["query_string"])
-                form, raw_path = rest_forms.spoken(version, raw_path, strict=self._strict)
+                form, raw_path = rest_forms.spoken(version, raw_path, strict=self.strict)
                 self._check_served(form.served, version)
             elif V1 not in self._app.dialects:
                 self._check_served(V1, "1.0")
@@ -532,7 +532,7 @@ class Endpoint:
         """
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise MediaTypeNotSupported("The request's body is compressed: send it without Content-Encoding.")
-        limit = self._max_body_bytes
+        limit = self.max_body_bytes
         length = headers.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 15 or int(length) > limit):
             raise BodyTooLarge(limit)

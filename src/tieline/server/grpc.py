@@ -80,10 +80,10 @@ class GrpcServer:
         self.stopping = False
         self.address = ""
         self._app = app
-        self._strict = app._strict
+        self._strict = app.strict
         self._health = health.HealthServicer()
         self._server: Any = None
-        self._max_body_bytes = app._max_body_bytes
+        self._max_body_bytes = app.max_body_bytes
         services = app.services
         self._only = services.get("") if len(services) == 1 else None
         self._by_name = {path.strip("/"): service for path, service in services.items()}
