@@ -6,6 +6,9 @@ A test that is parametrized by `transport` shows a row on the transport it runs 
 transport of the row, or on those that the marker names: `@pytest.mark.requirement("get.idempotent", over=("rest",))`.
 Ids that the registry does not have, and transports that a row does not have, stop the collection.
 
+The markers that tests/behaviour chooses stores and transports by are registered here, too: they have to be known before
+any of its modules is read.
+
 `--requirements-json FILE` writes `{"shown": {id: {transport: [test id, ...]}}}` of all collected tests.
 """
 
@@ -31,7 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_OF_BEHAVIOUR = (
+    "stores(*names): the stores that a test of tests/behaviour is run on",
+    "not_over(*transports, why): transports, or versions of the protocol, where a test makes no sense",
+    "only_in(*versions, why): the versions of the protocol where a test makes sense",
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    for line in _OF_BEHAVIOUR:
+        config.addinivalue_line("markers", line)
     config.addinivalue_line(
         "markers",
         f"{MARKER}(*ids, over=()): the rows of tests/requirements.toml that this test shows; over: only on these"

@@ -33,7 +33,7 @@ __all__ = [
 Level = Literal["MUST", "SHOULD"]
 Who = Literal["server", "client", "both"]
 Transport = Literal["direct", "jsonrpc", "rest", "grpc"]
-Feature = Literal["push", "auth", "signing", "grpc"]
+Feature = Literal["push", "auth", "signing"]
 
 # Requirement id -> transport -> ids of the tests that show it there.
 Shown = Mapping[str, Mapping[str, Sequence[str]]]
@@ -234,10 +234,6 @@ def _requirement(table: Mapping[str, Any], number: int) -> Requirement:
     check(
         transports == tuple(transport for transport in TRANSPORTS if transport in transports),
         f"over names each transport once, in the order of {TRANSPORTS}",
-    )
-    check(
-        (later == "grpc") == ("grpc" in transports),
-        "gRPC is the transport of the rows that wait for gRPC, and only of these",
     )
     return Requirement(
         id=name,

@@ -86,14 +86,6 @@ def switchboard(loop: asyncio.Runner) -> Iterator[Switchboard]:
     listener.close()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "stores(*names): the stores that a test of tests/behaviour is run on")
-    config.addinivalue_line(
-        "markers", "not_over(*transports, why): transports or versions in which a test has no sense"
-    )
-    config.addinivalue_line("markers", "only_in(*versions, why): the versions in which a test has a sense")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over each transport and on each store that its marks leave."""
     if "transport" not in metafunc.fixturenames:

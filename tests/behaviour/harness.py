@@ -18,7 +18,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from tests.behaviour import raw_http
 from tests.behaviour.refusals import Refused, refused
@@ -27,6 +27,7 @@ from tieline import App
 
 __all__ = [
     "VERSION",
+    "GrpcEnd",
     "Json",
     "Refused",
     "Stream",
@@ -149,6 +150,13 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0)
 
 
+class GrpcEnd(NamedTuple):
+    """Where an app is served by gRPC."""
+
+    address: str
+    channel: Any  # one for all calls of a test
+
+
 class Transport(ABC):
     """One agent, reached over one transport. All answers are checked against the data model."""
 
@@ -160,12 +168,12 @@ class Transport(ABC):
         if "name" in vars(cls):
             Transport.kinds[cls.name] = cls
 
-    def __init__(self, app: App, port: int, root: str, agent: str = "", channel: Any = None) -> None:
+    def __init__(self, app: App, port: int, root: str, agent: str = "", by_grpc: GrpcEnd | None = None) -> None:
         self.app = app
         self.port = port  # of HTTP
         self.root = root  # path below which the app is served
         self.agent = agent  # path of the agent below that, "" where the app has only one
-        self.channel = channel  # of gRPC; None where the app is not served by it
+        self._by_grpc = by_grpc
         self._streams: list[Stream] = []
 
     def over(self, name: str) -> Transport:
@@ -177,9 +185,15 @@ class Transport(ABC):
         return self._beside(type(self), agent)
 
     def _beside(self, kind: type[T], agent: str) -> T:
-        other = kind(self.app, self.port, self.root, agent, self.channel)
+        other = kind(self.app, self.port, self.root, agent, self._by_grpc)
         other._streams = self._streams
         return other
+
+    @property
+    def by_grpc(self) -> GrpcEnd:
+        """Where the app is served by gRPC."""
+        assert self._by_grpc is not None, "the test is not run over gRPC and has not asked for it"
+        return self._by_grpc
 
     def same(self, one: Any, other: Any) -> bool:
         """Whether two JSON values are the same, 1 and 1.0 told apart where this transport does."""

@@ -156,5 +156,5 @@ class Grpc(Transport):
             assert "tenant" not in params
             params = {**params, "tenant": self.agent.removeprefix("/")}
         request = message_of(params, _REQUESTS[operation])
-        stub = a2a_pb2_grpc.A2AServiceStub(self.channel)  # type: ignore[no-untyped-call]
+        stub = a2a_pb2_grpc.A2AServiceStub(self.by_grpc.channel)  # type: ignore[no-untyped-call]
         return getattr(stub, operation)(request, metadata=metadata_of(service))

@@ -14,7 +14,7 @@ import tieline
 from tests.behaviour.agents import Puppet, make_agent
 from tests.behaviour.direct import Direct
 from tests.behaviour.failing_store import FailingStore
-from tests.behaviour.harness import Transport
+from tests.behaviour.harness import GrpcEnd, Transport
 from tests.behaviour.over_grpc import Grpc
 from tests.behaviour.over_http import JsonRpc, Rest
 from tests.behaviour.over_older import JsonRpc01, JsonRpc03, Rest03
@@ -143,12 +143,13 @@ class Serve:
         app = tieline.app(made, store=store, **options)
         await app.start()
         self._switchboard.apps[root] = app
-        channel = server = None
+        end = server = None
         if by_grpc or issubclass(self._kind, Grpc):
             server = GrpcServer(app)
-            channel = grpc.aio.insecure_channel(f"127.0.0.1:{await server.start('127.0.0.1', 0)}", options=_OPTIONS)
+            address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+            end = GrpcEnd(address, grpc.aio.insecure_channel(address, options=_OPTIONS))
         first = f"/{next(iter(named))}" if named else ""
-        transport = self._kind(app, self._switchboard.port, root, first, channel)
+        transport = self._kind(app, self._switchboard.port, root, first, end)
         self._served.append(transport)
         self._options[transport] = {"agent": made, "store": store, "by_grpc": by_grpc, **options}
         if server is not None:
@@ -178,7 +179,7 @@ class Serve:
         await transport.app.close()
         if transport in self._grpc:
             await self._grpc.pop(transport).stop()
-            await transport.channel.close()
+            await transport.by_grpc.channel.close()
         del self._switchboard.apps[transport.root]
 
     async def close(self) -> None:
