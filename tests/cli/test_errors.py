@@ -68,6 +68,7 @@ def test_an_error_is_the_same_over_every_transport(tieline: Tieline) -> None:
         ("FOREIGN/not-json/x", "A2ACLI_ERR_CARD_INVALID"),
         ("FOREIGN/only-grpc/x", "A2ACLI_ERR_CARD_INVALID"),
         ("FOREIGN/only-newer/x", "A2ACLI_ERR_CARD_INVALID"),
+        ("FOREIGN/old/x", "A2ACLI_ERR_CARD_INVALID"),
         ("FOREIGN/guarded-card/x", "A2ACLI_ERR_CREDENTIALS_MISSING"),
     ],
 )

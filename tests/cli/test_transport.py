@@ -85,20 +85,30 @@ def test_a_version_that_the_card_does_not_offer_is_refused_and_not_replaced(
     assert agent.calls == []
 
 
-def test_an_agent_of_an_older_version_is_called_in_that_version(bare: Tieline, foreign: Foreign) -> None:
-    for words in ((), ("--a2a-version", "0.3"), ("--a2a-version", "0.3.0")):
-        agent = foreign.agent("old")
-        sent = bare("send", "hi", *words, "-a", agent.ref)
-        assert (sent.code, sent.block("Text")) == (0, "done"), sent.err
-        assert [(call["method"], call["headers"]["a2a-version"]) for call in agent.calls] == [("message/send", "0.3")]
-
-
-def test_an_agent_that_speaks_another_version_than_its_card_says_is_called_unless_the_caller_has_named_one(
+def test_an_agent_of_an_older_version_is_called_in_it_by_who_asks_for_it_and_by_nobody_else(
     bare: Tieline, foreign: Foreign
 ) -> None:
-    agent = foreign.agent("wrong-version")
-    assert bare("send", "hi", "-a", agent.ref).block("Text") == "done"
-    assert agent.methods == ["message/send", "SendMessage"]
+    agent = foreign.agent("old")
+    refused = bare("send", "hi", "-o", "json", "-a", agent.ref)
+    assert (refused.code, refused.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
+    assert "--a2a-version 0.3" in refused.error["hint"]
+    shown = bare("card", "get", "-a", agent.ref)
+    assert shown.code == 0
+    assert "Selected interface" not in shown.fields
+    assert agent.calls == []
+    for version in ("0.3", "0.3.0"):
+        for env in ({}, {"A2ACLI_A2A_VERSION": version}):
+            words = () if env else ("--a2a-version", version)
+            agent = foreign.agent("old")
+            sent = bare("send", "hi", *words, "-a", agent.ref, env=env)
+            assert (sent.code, sent.block("Text")) == (0, "done"), sent.err
+            told = [(call["method"], call["headers"]["a2a-version"]) for call in agent.calls]
+            assert told == [("message/send", "0.3")]
+
+
+def test_an_agent_that_speaks_another_version_than_its_card_says_is_not_called_in_it(
+    bare: Tieline, foreign: Foreign
+) -> None:
     agent = foreign.agent("wrong-version")
     refused = bare("send", "hi", "--a2a-version", "0.3", "-o", "json", "-a", agent.ref)
     assert (refused.code, refused.error["code"], refused.error["a2aCode"]) == (1, "MethodNotFoundError", -32601)

@@ -71,7 +71,7 @@ def _selected(session: Session, card: AgentCard) -> list[tuple[str, str]]:
     """The interface that other commands would use with the same settings."""
     wanted = preferred(card, session.settings["transport"])
     try:
-        first = choose(card, transports=wanted, version=spoken_version(session.settings["a2a-version"]))[0]
+        first = choose(card, transports=wanted, version=spoken_version(session.version))[0]
     except A2AError as error:
         session.notes.warn(str(error))
         return []

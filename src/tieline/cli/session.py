@@ -28,6 +28,8 @@ from tieline.client.discovery import FoundCard, fetch_card
 from tieline.client.peer import Peer, connect
 from tieline.client.route import BINDINGS, choose, spoken_version
 from tieline.types import Task, TaskState
+from tieline.wire.dialects import DIALECTS, dialect_of
+from tieline.wire.v1 import V1
 
 __all__ = ["Session", "execute", "preferred"]
 
@@ -75,9 +77,15 @@ class Session:
         if self.settings["insecure"]:
             self.notes.warn("TLS certificates are not verified (--insecure): anybody on the way can read and answer.")
         self.notes.debug(f"card: {ref}")
-        found = await fetch_card(ref, verify=not self.settings["insecure"], version=self.settings["a2a-version"])
+        found = await fetch_card(ref, verify=not self.settings["insecure"], version=self.version)
         self.notes.debug(f"card: found at {found.where}")
         return found
+
+    @property
+    def version(self) -> str:
+        """The protocol version to speak. One before 1.0 is spoken only when it is asked for (§13.2)."""
+        version: str | None = self.settings["a2a-version"]
+        return version or V1.version
 
     @contextlib.asynccontextmanager
     async def connect(self) -> AsyncIterator[Peer]:
@@ -88,7 +96,7 @@ class Session:
         # Before anything is sent or logged: secrets have to be known to be taken out.
         self.notes.redact.learn(secret for secret in (bearer, api_key) if secret is not None)
         self.notes.redact.learn(value for _, value in service_params)
-        _check_version(settings["a2a-version"])
+        _check_version(self.version)
         found = await self.fetch()
         card = self.card = found.card
         credentials = attach(card, bearer=bearer, api_key=api_key)
@@ -107,11 +115,11 @@ class Session:
             headers[name] = value
         self._credentials = bool(credentials) or bool(service_params)
         if credentials or any(name.lower() in _CREDENTIALS for name in headers):
-            card = _at_home(found, preferred(card, settings["transport"]), settings["a2a-version"])
+            card = _at_home(found, preferred(card, settings["transport"]), self.version)
         async with connect(
             card,
             transport=preferred(card, settings["transport"]),
-            version=settings["a2a-version"],
+            version=self.version,
             headers=headers,
             query=credentials.query,
             cookies=credentials.cookies,
@@ -238,6 +246,8 @@ class Session:
             return "Is the agent running, and is this its address? -a takes a host, the URL of a card or a card file."
         if code == errors.CARD_NOT_FOUND:
             return "If the card is elsewhere, give its full URL with -a."
+        if code == errors.CARD_INVALID and (older := self._older_versions()):
+            return f"It speaks older versions of A2A, which have to be asked for: --a2a-version {older[0]}"
         if code == errors.CARD_INVALID:
             return f"See what is wrong with it: {self.command('card', 'get', '--validate')}"
         if isinstance(cause, a2a.A2AError) and not isinstance(cause, a2a.PeerError):
@@ -249,8 +259,15 @@ class Session:
             return more if self.settings["task-id"] is not None or self.task_id is not None else None
         return None
 
+    def _older_versions(self) -> tuple[str, ...]:
+        """The versions to choose from where the card has none of those that are spoken unasked; the latest first."""
+        if self.card is None or self.settings["a2a-version"] is not None:
+            return ()
+        named = [dialect_of(each.protocol_version) for each in self.card.supported_interfaces]
+        return () if V1 in named else tuple(dialect.version for dialect in DIALECTS if dialect in named)
 
-def _check_version(version: str | None) -> None:
+
+def _check_version(version: str) -> None:
     """Raises CliError when this command does not speak a version: no other one is taken instead (§13.2)."""
     try:
         spoken_version(version)
@@ -259,12 +276,12 @@ def _check_version(version: str | None) -> None:
         raise CliError(
             error.name,
             f"A2A {version} is not spoken here, only {spoken}.",
-            hint=f"Leave --a2a-version out, or give {spoken}.",
+            hint=f"Leave --a2a-version out, or give one of {spoken}.",
             a2a_code=error.rpc_code,
         ) from None
 
 
-def _at_home(found: FoundCard, transports: tuple[str, ...] | None, version: str | None) -> AgentCard:
+def _at_home(found: FoundCard, transports: tuple[str, ...] | None, version: str) -> AgentCard:
     """The card with those interfaces alone that may have credentials: at the origin that the card came from.
 
     A card in a file is the caller's own word, and stays as it is. Raises CliError when no interface is left.

@@ -90,7 +90,7 @@ def read_output(text: str) -> str:
 
 def read_version(text: str) -> str:
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", text.strip()):
-        raise ValueError(f"{text!r} is not a protocol version: write 1.0")
+        raise ValueError(f"{text!r} is not a protocol version: write 1.0, 0.3 or 0.1")
     return text.strip()
 
 
@@ -174,7 +174,7 @@ _ALL: Final = (
     ),
     Setting(
         "a2a-version",
-        "Protocol version to speak.",
+        "Protocol version to speak: 1.0, or 0.3 or 0.1, which are spoken only when they are asked for.",
         read_version,
         unset="the highest that both sides speak, never below 1.0",
         metavar="VERSION",
