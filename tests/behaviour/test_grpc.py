@@ -191,12 +191,7 @@ async def test_every_error_is_a_status_with_its_code_sentence_and_details(serve:
     calls: dict[str, tuple[Transport, str, Any, str]] = {
         "TaskNotFoundError": (agent, "GetTask", {"id": "no-such-task"}, "1.0"),
         "TaskNotCancelableError": (agent, "CancelTask", {"id": task_id}, "1.0"),
-        "PushNotificationNotSupportedError": (
-            agent,
-            "GetTaskPushNotificationConfig",
-            {"taskId": task_id, "id": "c"},
-            "1.0",
-        ),
+        "PushNotificationNotSupportedError": (agent, "GetTaskPushNotificationConfig", config, "1.0"),
         "UnsupportedOperationError": (agent, "SendMessage", {"message": message("more", taskId=task_id)}, "1.0"),
         "ContentTypeNotSupportedError": (agent, "SendMessage", {"message": message(picture)}, "1.0"),
         "ExtensionSupportRequiredError": (required, "ListTasks", {}, "1.0"),
