@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import grpc
 import pytest
 
 from tests.client.foreign import NEW, OLD, Foreign, card_01, card_03, card_10, foreign
@@ -510,5 +514,55 @@ def test_calls_that_come_together_find_the_same_way() -> None:
                 before = len(agent.calls)
                 assert await peer.ask(Part("one more")) == "JSONRPC 0.3"
                 assert agent.calls[before:] == ["message/send"]
+
+    run(test())
+
+
+# --- gRPC -------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def grpc_without_a2a() -> AsyncIterator[str]:
+    """HOST:PORT of a gRPC server that knows no A2A."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_grpc_that_is_not_there_or_knows_no_a2a_leads_to_the_next_interface(version: str, streaming: bool) -> None:
+    async def test() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+            async with grpc_without_a2a() as stranger, foreign(*ALL) as agent:
+                for address in (nobody, stranger):
+                    agent.cards[NEW] = card_10(
+                        (address, "GRPC", version), place(agent, f"HTTP+JSON {version}"), streaming=streaming
+                    )
+                    for pin in (None, version):
+                        async with connect(agent.url, version=pin) as peer:
+                            assert peer.transport == "GRPC"
+                            assert await peer.ask("hi") == f"HTTP+JSON {version}"
+                            assert peer.transport == "HTTP+JSON"
+
+    run(test())
+
+
+def test_grpc_that_is_pinned_is_not_left() -> None:
+    async def test() -> None:
+        async with grpc_without_a2a() as stranger, foreign(*ALL) as agent:
+            agent.cards[NEW] = card_10((stranger, "GRPC", "1.0"), *(place(agent, word) for word in ALL))
+            async with connect(agent.url, transport="GRPC") as peer:
+                with pytest.raises(A2AError):
+                    await peer.ask("hi")
+            with pytest.raises(InvalidCard, match=r"of GRPC"):
+                await connect(agent.url, transport="GRPC", version="0.3")
+        assert agent.calls == []
 
     run(test())
