@@ -94,6 +94,7 @@ class Following:
         self._asked_behind: str | None = None  # the Last-Event-ID that the source was opened with
         self._failures = 0  # attempts in a row that brought nothing new
         self._resumed = False
+        self._heard = False  # an event has come, of whichever source
         self._gap = False  # events may be missing, and only the task itself can tell
 
     async def events(self, opening: Callable[[], Awaitable[Events]]) -> AsyncGenerator[StreamEvent, None]:
@@ -124,7 +125,7 @@ class Following:
                                 yield news
                             if seen.over:
                                 break
-                    alive = True
+                    alive = self._heard = True
                     self._note(id_)
                     for news in seen.take(event):
                         self._failures = 0
@@ -144,6 +145,7 @@ class Following:
                         source = again
                         alive = self._asked_behind is not None  # nothing need come until there is news
                         break
+                    self._heard = True
                     for news in seen.take(again):
                         self._failures = 1
                         yield news
@@ -194,6 +196,8 @@ class Following:
             self._failures += 1
             self._resumed = True
             try:
+                if not self._heard and self._failures > 1:  # some break a stream off where they mean a refusal
+                    return await self._read_task(task_id)
                 self._asked_behind = self._last_event_id if self._numbered else None
                 try:
                     return await self._subscribe(task_id, self._asked_behind)
@@ -204,6 +208,8 @@ class Following:
             except _PASSING as error:
                 last = error
             except A2AError as error:
+                if not self._heard:
+                    raise
                 raise self._doubt(error) from error
         raise self._doubt(last) from last
 

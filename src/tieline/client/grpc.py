@@ -222,15 +222,15 @@ class GrpcTransport:
         data = rpc.write_request(request)
         await self._connect()
         call = self._calls[operation](data, metadata=self._with(extensions), timeout=self._timeouts.answer_s)
-        answer = await self.outcome(call)
+        answer = await self.outcome(call, operation)
         return rpc.read_answer(answer)
 
-    async def outcome(self, waiting: Awaitable[T]) -> T:
+    async def outcome(self, waiting: Awaitable[T], operation: str = "") -> T:
         """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed."""
         try:
             return await waiting
         except grpc.aio.AioRpcError as error:
-            raise self._failure(error) from None
+            raise self._failure(error, operation) from None
         except asyncio.CancelledError:
             if self._closed and not _is_cancelled():
                 raise Unreachable("This peer is closed.") from None
@@ -321,7 +321,7 @@ class GrpcTransport:
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
-    def _failure(self, error: Any) -> A2AError | NotServed:
+    def _failure(self, error: Any, operation: str) -> A2AError | NotServed:
         """What the status of a failed call means."""
         code = error.code().name
         details = error.details() or ""
@@ -347,6 +347,8 @@ class GrpcTransport:
             if details.startswith("SERVER") or "CLIENT" not in details:
                 return _as(BodyTooLarge, f"The request is larger than {where} takes: {shown}")
             return InvalidPeerResponse(f"The answer of {where} is larger than {self._max_response_bytes} bytes.")
+        if code == "FAILED_PRECONDITION" and operation == "CancelTask":
+            return _as(TaskNotCancelable, details)
         return _as(_BY_STATUS.get(code, InternalError), details or f"{where} answered {code}.")
 
 
