@@ -19,6 +19,7 @@ from tieline.errors import (
     Overloaded,
     PeerError,
     Rejected,
+    TaskEnded,
     TaskFailed,
     TaskInDoubt,
     TaskNotCancelable,
@@ -113,6 +114,7 @@ def test_every_error_says_in_a_sentence_what_is_wrong(cls: type[A2AError]) -> No
     needs = {
         "BodyTooLarge": BodyTooLarge(10),
         "Overloaded": Overloaded("Too much to do."),
+        "TaskEnded": TaskEnded("t", "TASK_STATE_COMPLETED", "send a new message"),
         "TaskNotFound": TaskNotFound("t"),
         "TaskNotCancelable": TaskNotCancelable("t", "TASK_STATE_COMPLETED"),
         "AuthenticationRequired": AuthenticationRequired("The agent wants credentials."),
@@ -148,7 +150,7 @@ def test_one_bad_field_is_named_in_the_sentence_and_in_the_violations() -> None:
 @pytest.mark.parametrize("cls", [cls for cls in classes() if not issubclass(cls, PeerError)], ids=lambda c: c.__name__)
 def test_an_error_that_a_peer_reports_comes_back_as_its_class(cls: type[A2AError]) -> None:
     told = error_for(reason=cls.reason, message="as the peer says", metadata={"k": "v"})
-    assert isinstance(told, cls) or issubclass(cls, MediaTypeNotSupported)
+    assert isinstance(told, cls) or issubclass(cls, (MediaTypeNotSupported, TaskEnded))  # told as their own kind
     assert (str(told), told.metadata) == ("as the peer says", {"k": "v"})
     by_code = error_for(rpc_code=cls.rpc_code, message="as the peer says")
     assert by_code.rpc_code == cls.rpc_code

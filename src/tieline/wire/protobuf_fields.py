@@ -245,12 +245,14 @@ role_number: Final = _ROLE_NUMBERS.__getitem__
 
 
 def read_state(number: int) -> TaskState:
+    """A state by its number in 1.0. Raises Fault."""
     if not 0 <= number < len(_STATES):
         raise Fault("state", f"{number} is no state of a task")
     return _STATES[number]
 
 
 def read_role(number: int) -> Role:
+    """A role by its number in 1.0. Raises Fault."""
     if not 0 <= number < len(_ROLES):
         raise Fault("role", f"{number} is no role")
     return _ROLES[number]
@@ -265,6 +267,7 @@ def write_text(message: Any, name: str, text: str) -> None:
 
 
 def write_texts(into: Any, texts: Iterable[str], name: str) -> None:
+    """Add to a list of strings. Raises Fault with its JSON name."""
     try:
         into.extend(texts)
     except UnicodeEncodeError:
@@ -272,6 +275,7 @@ def write_texts(into: Any, texts: Iterable[str], name: str) -> None:
 
 
 def write_count(message: Any, name: str, count: int) -> None:
+    """Set a number that protobuf keeps in 32 bits. Raises Fault with its JSON name."""
     try:
         setattr(message, name, count)
     except ValueError:
@@ -288,10 +292,12 @@ def json_name(name: str) -> str:
 
 
 def read_metadata(message: Any) -> dict[str, Any] | None:
+    """The field `metadata` of a message; None when it is absent."""
     return inside("metadata", read_struct, message.metadata) if message.HasField("metadata") else None
 
 
 def write_metadata(into: Any, metadata: Mapping[str, Any]) -> None:
+    """Set the field `metadata` of a message. Raises Fault."""
     try:
         write_struct(into.metadata, metadata)
     except Fault as fault:
@@ -335,6 +341,7 @@ def into_field(name: str, write: Callable[[Any, T], None], into: Any, value: T) 
 
 
 def required(message: Any, name: str) -> Any:
+    """The message in a field that has to be there. Raises Fault."""
     if not message.HasField(name):
         raise Fault(json_name(name), "is required")
     return getattr(message, name)

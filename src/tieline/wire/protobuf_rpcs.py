@@ -119,6 +119,7 @@ def _refuse_answer(value: Any, fault: Fault) -> NoReturn:
 
 
 def rpcs_by_name(rpcs: Iterable[Rpc]) -> dict[str, Rpc]:
+    """The calls of a service by the names that it has for them."""
     return {each.name: each for each in rpcs}
 
 

@@ -13,7 +13,7 @@ from tieline.wire.dialect import Dialect
 from tieline.wire.v03 import V03
 from tieline.wire.v1 import V1
 
-__all__ = ["OLD_PREFIX", "RestForm", "V1_FORM", "V03_FORM", "form_of", "spoken"]
+__all__ = ["OLD_PREFIX", "RestForm", "V03_FORM", "V1_FORM", "form_of", "spoken"]
 
 OLD_PREFIX: Final = "/v1/"
 """Before A2A 1.0 the operations stood below this."""

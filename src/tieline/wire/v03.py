@@ -56,21 +56,21 @@ from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import encoded
 
 __all__ = [
+    "DataPart",
     "ENDS_STREAM",
+    "File",
+    "FilePart",
     "NOTHING",
     "NOT_OF_SCHEMA",
     "OF_MESSAGE",
     "OF_PARAMS",
     "OF_SEND",
-    "TENANT",
-    "V03",
-    "V03_AT_ONCE",
-    "DataPart",
-    "File",
-    "FilePart",
     "PushConfig",
     "Reader",
+    "TENANT",
     "TextPart",
+    "V03",
+    "V03_AT_ONCE",
     "carried",
     "carry",
     "goes_on",
@@ -395,6 +395,7 @@ def _answer_in(answer: _Task | _Message) -> Task | Message:
 
 
 def push_in(config: PushConfig, task_id: str | None, tenant: str | None) -> TaskPushNotificationConfig:
+    """A webhook of 0.3 as one of 1.0; task and tenant stand beside it in 0.3."""
     given = config.authentication
     authentication = AuthenticationInfo(given.schemes[0] if given.schemes else "", given.credentials) if given else None
     return TaskPushNotificationConfig(config.url, tenant, config.id, task_id, config.token, authentication)
@@ -465,6 +466,7 @@ ENDS_STREAM: Final = frozenset(state for state in TaskState if state.terminal or
 
 
 def part_out(part: Part) -> _Part:
+    """A part of 1.0 as one of 0.3."""
     metadata = part.metadata
     if part.raw is not None or part.url is not None:
         return FilePart(File(part.raw, part.url, part.media_type, part.filename), metadata)
@@ -549,6 +551,7 @@ def _event_out(event: StreamEvent) -> _Event:
 
 
 def push_out(config: TaskPushNotificationConfig) -> PushConfig:
+    """A webhook of 1.0 as one of 0.3."""
     given = config.authentication
     authentication = None
     if given:
@@ -562,6 +565,7 @@ def _config_out(config: TaskPushNotificationConfig, next_page_token: str | None 
 
 
 def present(values: Metadata) -> Metadata:
+    """The members that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
