@@ -9,7 +9,8 @@ import pytest
 
 from tests.client.agents import obeys
 from tests.client.running import run
-from tests.client.serving import WAYS, by_way
+from tests.client.scripted import card_of
+from tests.client.serving import PATIENT, WAYS, by_way, cutting_proxy, served
 from tieline import (
     Agent,
     Artifact,
@@ -22,6 +23,7 @@ from tieline import (
     TaskStatusUpdateEvent,
     Turn,
     agent,
+    app,
     connect,
 )
 from tieline.errors import (
@@ -271,5 +273,27 @@ def test_a_task_that_one_way_began_goes_on_by_every_other(way: str) -> None:
                 assert (await other.get(question.task_id or "")).state is TaskState.INPUT_REQUIRED
                 assert await other.ask("Ada", after=question) == "Hello, Ada!"
             assert (await peer.get(question.task_id or "")).text == "Hello, Ada!"
+
+    run(test())
+
+
+@pytest.mark.parametrize("way", ["jsonrpc-0.3", "rest-0.3", "jsonrpc-0.1"])
+@pytest.mark.parametrize("after_bytes", [4000, 9000])
+def test_a_stream_that_breaks_all_the_time_gives_every_chunk_once_in_old_versions_too(
+    way: str, after_bytes: int
+) -> None:
+    async def test() -> None:
+        binding, version = WAYS[way]
+        async with served(app(obeys)) as url, cutting_proxy(url, after_bytes=after_bytes) as broken:
+            base = broken + ("/" if binding == "JSONRPC" else "")
+            card = card_of((base, binding), version=version)
+            async with connect(card, recovery=PATIENT, version=version) as peer:
+                events = [event async for event in peer.stream("count 200")]
+        told = [artifact.text for event in events if isinstance(event, Task) for artifact in event.artifacts]
+        told += [event.artifact.text for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+        assert "".join(told) == "".join(f"<{number}>" for number in range(200))
+        last = events[-1]
+        assert isinstance(last, Task | TaskStatusUpdateEvent)
+        assert last.status.state is TaskState.COMPLETED
 
     run(test())

@@ -118,6 +118,22 @@ def test_task_that_ended_during_the_break_is_read_and_its_rest_is_given(transpor
 
 
 @both
+def test_subscription_that_is_refused_in_the_stream_itself_is_like_one_that_is_refused(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), artifact_update("a", "one "), end="cut")],
+            "SubscribeToTask": [Stream(UnsupportedOperation("It has ended."))],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", "one two")))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            events = await streamed(agent)
+        assert text_of(events) == "one two"
+        assert agent.calls == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+
+    run(test())
+
+
+@both
 def test_several_breaks_in_a_row_are_survived_as_long_as_each_brings_something(transport: str) -> None:
     async def test() -> None:
         told = [f"<{n}>" for n in range(12)]

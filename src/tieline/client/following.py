@@ -42,6 +42,9 @@ _EMPTY: Final = "The agent ended the stream too early."
 _PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
 """Errors of an attempt that another one may not meet."""
 
+_NO_REFUSAL: Final = (*_PASSING, AuthenticationRequired)
+"""Errors that do not say that the task cannot be subscribed to."""
+
 
 class Recovery(msgspec.Struct, frozen=True):
     """How a broken stream is taken up again: at once, then after pauses that double."""
@@ -94,6 +97,7 @@ class Following:
         self._asked_behind: str | None = None  # the Last-Event-ID that the source was opened with
         self._failures = 0  # attempts in a row that brought nothing new
         self._resumed = False
+        self._refused = False  # by the first event of what was to take the stream up again
         self._heard = False  # an event has come, of whichever source
         self._gap = False  # events may be missing, and only the task itself can tell
 
@@ -108,6 +112,7 @@ class Following:
         seen = self._seen
         source = await opening()
         alive = self._last_event_id is not None  # the source has shown that it follows the task
+        told = False  # the source has been read from
         try:
             while True:
                 cut: A2AError | None = None
@@ -116,6 +121,11 @@ class Following:
                     batch = await (_lingering(source) if seen.over else source.read())
                 except (Unreachable, PeerTimeout) as error:
                     cut = error
+                except A2AError as error:  # some servers refuse a subscription in the stream itself
+                    if told or not self._resumed or isinstance(error, _NO_REFUSAL):
+                        raise
+                    cut, self._refused = error, True
+                told = True
                 for id_, event in batch:
                     if self._resumed:
                         if not alive and not isinstance(event, Task) and self._asked_behind is None:
@@ -142,7 +152,7 @@ class Following:
                 while True:
                     again = await self._again(cut)
                     if not isinstance(again, Task):
-                        source = again
+                        source, told = again, False
                         alive = self._asked_behind is not None  # nothing need come until there is news
                         break
                     self._heard = True
@@ -196,12 +206,13 @@ class Following:
             self._failures += 1
             self._resumed = True
             try:
-                if not self._heard and self._failures > 1:  # some break a stream off where they mean a refusal
+                if self._refused or (not self._heard and self._failures > 1):
+                    self._refused = False  # some servers break a stream off where they mean a refusal
                     return await self._read_task(task_id)
                 self._asked_behind = self._last_event_id if self._numbered else None
                 try:
                     return await self._subscribe(task_id, self._asked_behind)
-                except (*_PASSING, AuthenticationRequired):
+                except _NO_REFUSAL:
                     raise
                 except A2AError:  # it has ended, or cannot be subscribed to
                     return await self._read_task(task_id)
