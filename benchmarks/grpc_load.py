@@ -30,11 +30,7 @@ DEADLINE_S = 60.0  # for any one call
 CHUNKS = 10
 METADATA = (("a2a-version", "1.0"),)
 SERVICE = "/lf.a2a.v1.A2AService/"
-WANTED = {
-    "message": (b"msg hello",),
-    "task": (b"task hello", b"response"),
-    "stream": (b"chunk 9 of the answer",),
-}
+WANTED = {"message": (b"msg hello",), "task": (b"task hello", b"response")}
 _numbers = itertools.count(1)
 
 
@@ -93,7 +89,6 @@ async def load(target: str, pid: int, kind: str, at_once: int, seconds: float) -
     channels = [grpc.aio.insecure_channel(target, options=options) for _ in range(CHANNELS)]
     await check(channels[0])
     before, behind = request(f"{'msg' if kind == 'message' else kind} hello")
-    wanted = WANTED[kind]
     ends = time.perf_counter() + seconds
     calls = 0
 
@@ -101,7 +96,7 @@ async def load(target: str, pid: int, kind: str, at_once: int, seconds: float) -
         nonlocal calls
         while time.perf_counter() < ends:
             answer = await call(before + message_id() + behind, metadata=METADATA, timeout=DEADLINE_S)
-            for text in wanted:
+            for text in WANTED[kind]:
                 if text not in answer:
                     raise WrongAnswer(repr(answer[:400]))
             calls += 1
