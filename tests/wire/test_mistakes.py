@@ -19,9 +19,9 @@ from tieline.types import (
     TaskPushNotificationConfig,
     decode,
 )
+from tieline.wire.lenient import read
 from tieline.wire.methods import METHODS
 from tieline.wire.mistakes import MISTAKES, TOLD, likely_mistake
-from tieline.wire.quirks import read
 
 BARE = {"messageId": "m", "role": "ROLE_USER"}
 

@@ -63,7 +63,7 @@ from tieline.types import (
     decode,
     encode,
 )
-from tieline.wire import quirks
+from tieline.wire import lenient
 from tieline.wire.dialect import EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import decode_result
@@ -717,7 +717,7 @@ class _Reader:
             if members and members.keys().isdisjoint(_TELLING):
                 return None
             try:
-                return self._odd_event(_odd(data, StreamResponse).event)
+                return self._odd_event(lenient.read_result(data, StreamResponse).event)
             except ValueError as error:
                 raise InvalidPeerResponse(f"The stream event {error}.") from None
 
@@ -799,16 +799,6 @@ def _begun(
     return Task(task_id, status, head.session_id, artifacts, tuple(history), metadata)
 
 
-def _odd(data: Json, type_: type[T]) -> T:
-    """A result in a shape that is not of 0.1, as it was meant. Raises InvalidPeerResponse."""
-    try:
-        return quirks.read(data, type_, root="result")
-    except InvalidParams as error:
-        raise InvalidPeerResponse(f"The answer is not valid: {error}", violations=error.violations) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidPeerResponse(f"The answer is not valid JSON: {error}") from None
-
-
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -838,7 +828,7 @@ def _read_odd(params: Json, request: type[Any], error: InvalidParams) -> Any:
     if isinstance(members, dict) and "id" not in members:
         raise InvalidParams.at("id", "is required")
     try:
-        read = quirks.read(params, request)
+        read = lenient.read(params, request)
     except InvalidParams as other:
         unknown = other.violations and error.violations and "Invalid value" in error.violations[0].description
         raise other if unknown else error from None
@@ -890,6 +880,7 @@ class _V01:
     methods: Mapping[str, Method] = _METHODS
     names: Mapping[str, str] = {method.name: name for name, method in _METHODS.items()}
     codes: Mapping[type[A2AError], int] = {TaskEnded: -32002}
+    data_in_object = True
     new_task: Metadata | None = {_DIALECT: "0.1"}
     has_final = True
     resumes = False
@@ -962,7 +953,7 @@ class _V01:
                 return _read_message(task.status.message, task.id, task.session_id, "status.message")
             return _read_task(task)
         except (InvalidParams, InvalidPeerResponse):
-            response = _odd(data, SendMessageResponse)
+            response = lenient.read_result(data, SendMessageResponse)
             if response.task is not None:
                 return _restored_task(response.task)
             if response.message is not None:
@@ -973,7 +964,7 @@ class _V01:
         try:
             return _read_task(decode_result(data, _Task))
         except (InvalidParams, InvalidPeerResponse):
-            return _restored_task(_odd(data, Task))
+            return _restored_task(lenient.read_result(data, Task))
 
     def decode_page(self, data: Json) -> ListTasksResponse:
         raise _not_there("ListTasks")
@@ -983,7 +974,7 @@ class _V01:
             read = decode_result(data, _TaskPushConfig)
             return _read_config(read.push_notification_config, read.id)
         except InvalidPeerResponse:
-            return _odd(data, TaskPushNotificationConfig)
+            return lenient.read_result(data, TaskPushNotificationConfig)
 
     def decode_configs(self, data: Json) -> ListTaskPushNotificationConfigsResponse:
         raise _not_there("ListTaskPushNotificationConfigs")

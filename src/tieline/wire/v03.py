@@ -1,7 +1,7 @@
 """A2A 0.3, and 0.2.5 and 0.2.6, which are it: unions told by `kind`, states in lower case. Pure.
 
 A value is read in one typed step into the shape of the 0.3 schema and carried over into that of 1.0; what does not fit
-the schema goes to quirks.py. What 0.3 has no field for travels as metadata under "tieline/...", and is taken out again
+the schema goes to lenient.py. What 0.3 has no field for travels as metadata under "tieline/...", and is taken out again
 when it comes back: docs/dialects.md has the table.
 """
 
@@ -50,7 +50,7 @@ from tieline.types import (
     encode,
     own_copy,
 )
-from tieline.wire import quirks
+from tieline.wire import lenient
 from tieline.wire.dialect import EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import encoded
@@ -75,7 +75,6 @@ __all__ = [
     "carry",
     "goes_on",
     "kept",
-    "odd",
     "part_in",
     "part_out",
     "present",
@@ -681,6 +680,7 @@ class _V03:
     }
     names: Mapping[str, str] = {method.name: name for name, method in methods.items()}
     codes: Mapping[type[A2AError], int] = {}
+    data_in_object = False
     new_task = None
     has_final = True
     resumes = True
@@ -707,7 +707,7 @@ class _V03:
 
     def _read_odd(self, params: Json, request: type[Any]) -> Any:
         """Params that are not of the schema: as they were meant. Raises InvalidParams."""
-        value = quirks.read(params, request)
+        value = lenient.read(params, request)
         if isinstance(value, SendMessageRequest) and not self.waits and b'"blocking"' not in bytes(params):
             given = value.configuration or SendMessageConfiguration()
             value = replace(value, configuration=replace(given, return_immediately=True))
@@ -749,7 +749,7 @@ class _V03:
         try:
             return kept(data, _answer_in(_read_answer(data)))
         except NOT_OF_SCHEMA:
-            found = odd(data, SendMessageResponse)
+            found = lenient.read_result(data, SendMessageResponse)
             answer = found.task or found.message
             if answer is None:
                 raise InvalidPeerResponse("The answer is neither a task nor a message.") from None
@@ -759,25 +759,25 @@ class _V03:
         try:
             return kept(data, _task_in(_read_task(data)))
         except NOT_OF_SCHEMA:
-            return odd(data, Task)
+            return lenient.read_result(data, Task)
 
     def decode_page(self, data: Json) -> ListTasksResponse:
         try:
             return kept(data, _page_in(_read_page(data)))
         except NOT_OF_SCHEMA:
-            return odd(data, ListTasksResponse)
+            return lenient.read_result(data, ListTasksResponse)
 
     def decode_config(self, data: Json) -> TaskPushNotificationConfig:
         try:
             return kept(data, _config_in(_read_config(data)))
         except NOT_OF_SCHEMA:
-            return odd(data, TaskPushNotificationConfig)
+            return lenient.read_result(data, TaskPushNotificationConfig)
 
     def decode_configs(self, data: Json) -> ListTaskPushNotificationConfigsResponse:
         try:
             return kept(data, _configs_in(_read_configs(data)))
         except NOT_OF_SCHEMA:
-            return odd(data, ListTaskPushNotificationConfigsResponse)
+            return lenient.read_result(data, ListTaskPushNotificationConfigsResponse)
 
     def event_decoder(self) -> Callable[[Json], StreamEvent | None]:
         return decode_event
@@ -833,23 +833,13 @@ def odd_event(data: Json) -> StreamEvent | None:
     tag = bytes(members.get("kind", b"")).decode(errors="replace").lower()
     if tag and re.sub(r"[^a-z]", "", tag) not in _KINDS:
         return None
-    response = odd(data, StreamResponse)
+    response = lenient.read_result(data, StreamResponse)
     if response == _NOTHING and members:
         return None
     try:
         return response.event
     except ValueError as error:
         raise InvalidPeerResponse(f"The stream event {error}.") from None
-
-
-def odd(data: Json, type_: type[T]) -> T:
-    """A value that is not of the schema, as it was meant. Raises InvalidPeerResponse."""
-    try:
-        return quirks.read(data, type_, root="result")
-    except InvalidParams as error:
-        raise InvalidPeerResponse(f"The answer is not valid: {error}", violations=error.violations) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidPeerResponse(f"The answer is not valid JSON: {error}") from None
 
 
 V03: Final = _V03()

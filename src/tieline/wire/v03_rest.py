@@ -51,7 +51,7 @@ from tieline.types import (
     Value,
     encode,
 )
-from tieline.wire import quirks
+from tieline.wire import lenient
 from tieline.wire.details import details_of, error_from_details
 from tieline.wire.dialect import Dialect, EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
@@ -73,7 +73,6 @@ from tieline.wire.v03 import (
     carry,
     goes_on,
     kept,
-    odd,
     part_in,
     part_out,
     present,
@@ -516,6 +515,7 @@ class _V03Rest:
     methods: Mapping[str, Method] = {**V03.methods, "tasks/list": METHODS["ListTasks"]}
     names: Mapping[str, str] = {method.name: name for name, method in methods.items()}
     codes: Mapping[type[A2AError], int] = V03.codes
+    data_in_object = False
     new_task = None
     has_final = True
     resumes = True
@@ -532,7 +532,7 @@ class _V03Rest:
             if request is TaskPushNotificationConfig:
                 return _create_in(_read_create(params))
         except (msgspec.ValidationError, ValueError):
-            value = quirks.read(params, request, protobuf=b'"kind"' not in bytes(params))
+            value = lenient.read(params, request, protobuf=b'"kind"' not in bytes(params))
             if isinstance(value, SendMessageRequest) and b'"blocking"' not in bytes(params):
                 given = value.configuration or SendMessageConfiguration()
                 value = replace(value, configuration=replace(given, return_immediately=True))
@@ -602,7 +602,7 @@ class _V03Rest:
             tasks = tuple([_task_in(task) for task in page.tasks])
             return kept(data, ListTasksResponse(tasks, page.next_page_token, page.page_size, page.total_size))
         except NOT_OF_SCHEMA:
-            return odd(data, ListTasksResponse)
+            return lenient.read_result(data, ListTasksResponse)
 
     def decode_config(self, data: Json) -> TaskPushNotificationConfig:
         try:

@@ -22,7 +22,7 @@ from tieline.types import (
     decode,
     encode,
 )
-from tieline.wire import quirks
+from tieline.wire import lenient
 from tieline.wire.dialect import Json
 from tieline.wire.methods import METHODS, Method
 
@@ -41,6 +41,7 @@ class _V1:
     methods: Mapping[str, Method] = METHODS
     names: Mapping[str, str] = {name: name for name in METHODS}
     codes: Mapping[type[A2AError], int] = {}
+    data_in_object = False
     new_task = None
     has_final = False
     resumes = True
@@ -132,7 +133,7 @@ def decode_result(data: Json, type_: type[T]) -> T:
 def _read_otherwise(data: Json, type_: type[T]) -> T | None:
     """What is not of 1.0, as its sender meant it; None where that cannot be told."""
     try:
-        return quirks.read(data, type_)
+        return lenient.read(data, type_)
     except (InvalidParams, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
