@@ -25,11 +25,7 @@ from tieline.types import (
     violation,
 )
 from tieline.wire.quirks import QUIRKS
-from tieline.wire.quirks_document import (
-    Document,
-    JsonObject,
-    Step,
-)
+from tieline.wire.quirks_document import Document, JsonObject, Step
 
 __all__ = ["read", "read_result"]
 

@@ -2,7 +2,7 @@
 
 Tasks and webhooks have resource names here (`tasks/{id}`), data parts are objects, text and data parts have no file
 name or media type, and a message names no other tasks. What 0.3 has no field for is carried as metadata under the names
-that its JSON has for it (v03.py); where there is no metadata either, writing is refused:
+that its JSON has for it (v03_metadata.py); where there is no metadata either, writing is refused:
 
 | not in 0.3 over gRPC | what becomes of it |
 |---|---|
@@ -11,8 +11,7 @@ that its JSON has for it (v03.py); where there is no metadata either, writing is
 | historyLength 0, which means all here | refused |
 | in the card: the device code flow, `pkceRequired` | left out |
 
-`blocking` has no presence: a request whose configuration says nothing at all waits for the result, as one without a
-configuration does.
+`blocking` has no presence: a message whose request does not say true is answered at once, as servers of 0.3 did.
 
 The official Python SDK writes files as text in base64 where the definition wants their bytes, and reads them so:
 `RPCS_OF_PYTHON` is for its callers.
@@ -62,7 +61,6 @@ from tieline.types import (
     Task,
     TaskArtifactUpdateEvent,
     TaskPushNotificationConfig,
-    TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
@@ -90,7 +88,8 @@ from tieline.wire.protobuf_fields import (
     write_timestamp,
 )
 from tieline.wire.protobuf_rpcs import Form, Rpc, rpc, rpcs_by_name
-from tieline.wire.v03 import carried, carry
+from tieline.wire.v03_metadata import OF_DATA, OF_PART, WRAPPED, carried, carry, data_carried
+from tieline.wire.v03_values import ENDS_STREAM
 
 __all__ = ["RPCS", "RPCS_OF_PYTHON", "SERVICE", "VERSION"]
 
@@ -98,18 +97,14 @@ SERVICE: Final = "a2a.v1.A2AService"
 VERSION: Final = "0.3"
 
 _PATCHED: Final = "0.3.0"  # as cards of 0.3 write it
-_WRAPPED: Final = "data_part_compat"
 _FILENAME, _MEDIA_TYPE = "tieline/filename", "tieline/mediaType"
 _REFERENCES: Final = "tieline/referenceTaskIds"
 _PUSH_TASK: Final = "tieline/pushNotificationTaskId"
-_OF_PART: Final = {_FILENAME: str, _MEDIA_TYPE: str}
-_OF_DATA: Final = {**_OF_PART, _WRAPPED: bool}
 _OF_MESSAGE: Final = {_REFERENCES: list}
-_AT_ONCE: Final = "tieline/returnImmediately"
-_OF_SEND: Final = {_PUSH_TASK: str, _AT_ONCE: bool}
-_TASK_NAME: Final = re.compile(r"tasks/([^/]+)\Z")
-_CONFIG_NAME: Final = re.compile(r"tasks/([^/]+)/pushNotificationConfigs/([^/]+)\Z")
-_ENDS_STREAM: Final = frozenset(state for state in TaskState if state.terminal or state is TaskState.INPUT_REQUIRED)
+_OF_SEND: Final = {_PUSH_TASK: str}
+_WAITING: Final = pb.SendMessageConfiguration(blocking=True)
+_TASK_NAME: Final = re.compile(r"tasks/(.+)\Z")
+_CONFIG_NAME: Final = re.compile(r"tasks/(.+)/pushNotificationConfigs/([^/]+)\Z")
 
 
 def _no_tenant(request: Any) -> None:
@@ -136,15 +131,10 @@ class _Content:
         kind = part.WhichOneof("part")
         metadata = read_metadata(part)
         if kind == "text":
-            metadata, extra = carried(metadata, _OF_PART)
+            metadata, extra = carried(metadata, OF_PART)
             return Part(part.text, metadata=metadata, filename=extra.get(_FILENAME), media_type=extra.get(_MEDIA_TYPE))
         if kind == "data":
-            data: Any = inside("data", read_struct, part.data.data)
-            metadata, extra = carried(metadata, _OF_DATA)
-            if extra.get(_WRAPPED) is True and len(data) == 1 and "value" in data:
-                data = data["value"]
-            elif _WRAPPED in extra:
-                metadata = {**(metadata or {}), _WRAPPED: extra[_WRAPPED]}
+            data, metadata, extra = data_carried(inside("data", read_struct, part.data.data), metadata)
             return Part(data=data, metadata=metadata, filename=extra.get(_FILENAME), media_type=extra.get(_MEDIA_TYPE))
         if kind == "file":
             file = part.file
@@ -183,18 +173,18 @@ class _Content:
         if part.data is UNSET:
             assert part.text is not None
             write_text(into, "text", part.text)
-            _write_carrying(into, part.metadata, extra, _OF_PART)
+            _write_carrying(into, part.metadata, extra, OF_PART)
             return
         data = part.data
         if not isinstance(data, dict):
             data = {"value": data}
-            extra[_WRAPPED] = True
+            extra[WRAPPED] = True
         into.data.SetInParent()
         try:
             write_struct(into.data.data, data, _LEVELS)
         except Fault as fault:
             raise (fault.within("data") if isinstance(part.data, dict) else _unwrapped(fault)) from None
-        _write_carrying(into, part.metadata, extra, _OF_DATA)
+        _write_carrying(into, part.metadata, extra, OF_DATA)
 
     def read_message(self, message: Any) -> Message:
         metadata, extra = carried(read_metadata(message), _OF_MESSAGE)
@@ -322,7 +312,7 @@ class _Content:
         elif isinstance(event, TaskStatusUpdateEvent):
             update = into.status_update
             into_field("statusUpdate.status", self.write_status, update.status, event.status)
-            update.final = event.status.state in _ENDS_STREAM
+            update.final = event.status.state in ENDS_STREAM
         else:
             self.write_answer(into, event)
             return
@@ -335,7 +325,7 @@ class _Content:
         metadata, extra = carried(read_metadata(request), _OF_SEND)
         given = request.configuration
         configuration = None
-        if given.ByteSize() or _AT_ONCE in extra:
+        if given != _WAITING:
             webhook = None
             if given.HasField("push_notification"):
                 read = inside("configuration.pushNotificationConfig", _read_push, given.push_notification)
@@ -363,8 +353,6 @@ class _Content:
                 into_field("configuration", _write_push, configuration.push_notification, webhook)
                 if webhook.task_id:
                     extra[_PUSH_TASK] = webhook.task_id
-            if given.return_immediately and not configuration.ByteSize():
-                extra[_AT_ONCE] = True  # a configuration that says nothing would wait
         _write_carrying(into, request.metadata, extra, _OF_SEND)
 
 

@@ -12,9 +12,7 @@ from typing import Any, Final, Union
 
 import msgspec
 
-from tieline.types import (
-    Part,
-)
+from tieline.types import Part
 
 __all__ = ["CONTENTS", "Document", "JsonObject", "Step", "id_of_task", "letters", "no_empty", "no_list", "renamed"]
 

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tieline.types import (
-    Artifact,
-    SendMessageResponse,
-    Task,
-)
-from tieline.wire.quirks_document import (
-    JsonObject,
-    letters,
-)
+from tieline.types import Artifact, SendMessageResponse, Task
+from tieline.wire.quirks_document import JsonObject, letters
 
 __all__ = ["bare", "chunk", "member", "no_context", "result"]
 

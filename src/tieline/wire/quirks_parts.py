@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tieline.types import (
-    _protojson,
-)
-from tieline.wire.quirks_document import (
-    CONTENTS,
-    JsonObject,
-)
+from tieline.types import _protojson
+from tieline.wire.quirks_document import CONTENTS, JsonObject
 
 __all__ = [
     "FILENAME",

@@ -5,15 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tieline.types import (
-    GetTaskPushNotificationConfigRequest,
-    Message,
-    SendMessageConfiguration,
-)
-from tieline.wire.quirks_document import (
-    JsonObject,
-    id_of_task,
-)
+from tieline.types import GetTaskPushNotificationConfigRequest, Message, SendMessageConfiguration
+from tieline.wire.quirks_document import JsonObject, id_of_task
 
 __all__ = [
     "any_config",

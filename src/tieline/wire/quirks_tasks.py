@@ -5,17 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from tieline.types import (
-    ListTasksRequest,
-    Message,
-    Role,
-    TaskState,
-    TaskStatus,
-)
-from tieline.wire.quirks_document import (
-    JsonObject,
-    letters,
-)
+from tieline.types import ListTasksRequest, Message, Role, TaskState, TaskStatus
+from tieline.wire.quirks_document import JsonObject, letters
 
 __all__ = [
     "any_state",

@@ -55,30 +55,11 @@ from tieline.wire import lenient
 from tieline.wire.details import details_of, error_from_details
 from tieline.wire.dialect import Dialect, EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
-from tieline.wire.v03 import (
-    ENDS_STREAM,
-    NOT_OF_SCHEMA,
-    NOTHING,
-    OF_MESSAGE,
-    OF_SEND,
-    TENANT,
-    V03,
-    DataPart,
-    File,
-    FilePart,
-    PushConfig,
-    Reader,
-    TextPart,
-    carried,
-    carry,
-    goes_on,
-    kept,
-    part_in,
-    part_out,
-    present,
-    push_in,
-    push_out,
-)
+from tieline.wire.v03 import V03, goes_on
+from tieline.wire.v03_json import NOT_OF_SCHEMA, Reader, kept
+from tieline.wire.v03_metadata import NOTHING, OF_MESSAGE, OF_SEND, TENANT, carried, carry, present
+from tieline.wire.v03_schema import DataPart, File, FilePart, PushConfig, TextPart
+from tieline.wire.v03_values import ENDS_STREAM, part_in, part_out, push_in, push_out
 from tieline.wire.v1 import encoded
 
 __all__ = ["MEDIA_TYPE", "V03_REST", "V03_REST_TWICE", "encode_error", "is_error", "read_error", "spoken"]
@@ -528,7 +509,10 @@ class _V03Rest:
         request = method.request
         try:
             if request is SendMessageRequest:
-                return kept(params, _send_in(_read_send(params)))
+                sent = _read_send(params)
+                if not sent.message.content and b'"parts"' in bytes(params):
+                    raise ValueError("what has parts is not of this form")
+                return kept(params, _send_in(sent))
             if request is TaskPushNotificationConfig:
                 return _create_in(_read_create(params))
         except (msgspec.ValidationError, ValueError):
