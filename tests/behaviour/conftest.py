@@ -6,7 +6,8 @@ A test is a coroutine function. It asks for `serve`, and is then run over each t
         agent = await serve(hello)
         assert text_of(await agent.task("Ada")) == "Hello, Ada!"
 
-`@both_stores` runs it on SQLite, too, `@over("rest")` only over REST, `@not_over("grpc", why=...)` everywhere else.
+`@both_stores` runs it on SQLite, too, `@over("rest")` only over REST, `@not_over("grpc", why=...)` everywhere else, and
+`@only_in("1.0", why=...)` not over the transports of older versions.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ docs/dialects.md. Reading is strict: a field that 0.3 does not have is a fault.
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["SCHEMA", "Form", "PROTOBUF", "left_over", "state_to_10"]
+__all__ = ["PROTOBUF", "PYTHON", "SCHEMA", "Form", "left_over", "state_to_10"]
 
 Json = dict[str, Any]
 
@@ -36,10 +36,14 @@ def _moved(given: Json, *names: str) -> Json:
 
 
 class Form:
-    """How 0.3 writes its values: `kinds`, in the schema's way, else in protobuf's."""
+    """How 0.3 writes its values: `kinds`, in the schema's way, else in protobuf's.
 
-    def __init__(self, *, kinds: bool) -> None:
+    `twice`: bytes hold base64 text, which the official Python package writes and reads over gRPC.
+    """
+
+    def __init__(self, *, kinds: bool, twice: bool = False) -> None:
         self._kinds = kinds
+        self._twice = twice
 
     # --- to 0.3 -------------------------------------------------------------------------------------------------------
 
@@ -67,7 +71,8 @@ class Form:
         if "url" in given:
             file["uri" if self._kinds else "fileWithUri"] = given.pop("url")
         else:
-            file["bytes" if self._kinds else "fileWithBytes"] = given.pop("raw")
+            raw = given.pop("raw")
+            file["bytes" if self._kinds else "fileWithBytes"] = b64encode(raw.encode()).decode() if self._twice else raw
         return {"kind": "file", "file": {name: value for name, value in file.items() if value is not None}}
 
     def message(self, message: Json) -> Json:
@@ -147,7 +152,7 @@ class Form:
             read["url"] = given.pop("fileWithUri")
         else:
             raw = given.pop("fileWithBytes")
-            read["raw"] = b64decode(raw).decode() if metadata.get("tieline/base64") is True else raw
+            read["raw"] = b64decode(raw).decode() if metadata.get("tieline/base64", self._twice) is True else raw
         left_over(given, "a file of 0.3")
         assert ("raw" in read) != ("url" in read)
         return read
@@ -241,4 +246,6 @@ _EVENTS: Final = {
 SCHEMA: Final = Form(kinds=True)
 """As JSON-RPC has it."""
 PROTOBUF: Final = Form(kinds=False)
-"""As REST and gRPC have it in the field."""
+"""As REST has it in the field."""
+PYTHON: Final = Form(kinds=False, twice=True)
+"""As gRPC has it between official Python packages."""

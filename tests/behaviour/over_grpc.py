@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -16,7 +16,7 @@ from google.rpc import error_details_pb2, status_pb2
 from tests.behaviour.harness import VERSION, Json, Stream, Transport
 from tests.behaviour.refusals import Refused
 
-__all__ = ["Grpc", "GrpcStream", "message_of", "metadata_of", "refusal_of"]
+__all__ = ["Grpc", "GrpcStream", "json_of", "message_of", "metadata_of", "refusal_of"]
 
 _DETAILS: Final = "grpc-status-details-bin"
 _SILENT_S: Final = 0.05
@@ -72,7 +72,7 @@ def metadata_of(service: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), value) for name, value in service.items())
 
 
-def refusal_of(error: grpc.aio.AioRpcError, *, in_stream: bool = False) -> Refused:
+def refusal_of(error: grpc.aio.AioRpcError) -> Refused:
     """What a status says (§10.6): its code and sentence, and the google.rpc.Status beside it, which has to agree."""
     packed = [value for key, value in error.trailing_metadata() or () if key == _DETAILS]
     assert len(packed) == 1, f"an error has its details in one {_DETAILS}: {error}"
@@ -80,14 +80,18 @@ def refusal_of(error: grpc.aio.AioRpcError, *, in_stream: bool = False) -> Refus
     assert (status.code, status.message) == (error.code().value[0], error.details())
     assert error_details_pb2.DESCRIPTOR  # the types that details are of
     details = [json_format.MessageToDict(detail) for detail in status.details]
-    return Refused(error.details() or "", rpc_status=error.code().name, details=details, in_stream=in_stream)
+    return Refused(error.details() or "", rpc_status=error.code().name, details=details)
+
+
+Refusal = Callable[[grpc.aio.AioRpcError], Refused]
 
 
 class GrpcStream(Stream):
     """The messages of a server-streaming call."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, refusal: Refusal) -> None:
         super().__init__()
+        self._refusal = refusal
         self._call = call
         self._first: asyncio.Future[Any] | None = asyncio.ensure_future(call.read())
         self._ended = False
@@ -102,7 +106,7 @@ class GrpcStream(Stream):
         await asyncio.wait([self._first], timeout=_SILENT_S)
         if self._first.done() and (error := self._first.exception()) is not None:
             assert isinstance(error, grpc.aio.AioRpcError)
-            raise refusal_of(error) from error
+            raise self._refusal(error) from error
 
     async def _next(self) -> tuple[Json, int | None] | None:
         if self._ended:
@@ -112,15 +116,13 @@ class GrpcStream(Stream):
             message = await (self._call.read() if first is None else first)
         except grpc.aio.AioRpcError as error:
             self._ended = True
-            raise refusal_of(error, in_stream=True) from error
+            refusal = self._refusal(error)
+            refusal.in_stream = True
+            raise refusal from error
         if message is grpc.aio.EOF:
             self._ended = True
             return None
-        return self.json(message), None
-
-    def json(self, message: Message) -> Json:
-        """The event that a message is."""
-        return json_of(message)
+        return json_of(message), None
 
     def close(self) -> None:
         self._call.cancel()
@@ -147,7 +149,7 @@ class Grpc(Transport):
         self, operation: str, params: Json, service: Mapping[str, str] = VERSION, last_event_id: int | None = None
     ) -> Stream:
         assert last_event_id is None, "gRPC numbers no events"
-        stream = GrpcStream(self._call(operation, params, service))
+        stream = GrpcStream(self._call(operation, params, service), refusal_of)
         await stream.opened()
         return stream
 

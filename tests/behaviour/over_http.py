@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -18,10 +18,16 @@ _ids = count(1)
 
 
 class EventStream(Stream):
-    """The events of an SSE body: of JSON-RPC with `rpc_id`, else of REST."""
+    """The events of an SSE body: of JSON-RPC with `rpc_id`, else of REST.
 
-    def __init__(self, response: raw_http.Response, rpc_id: int | None) -> None:
+    `error_in_10` makes of a JSON-RPC response that of 1.0.
+    """
+
+    def __init__(
+        self, response: raw_http.Response, rpc_id: int | None, error_in_10: Callable[[Json], Json] = lambda given: given
+    ) -> None:
         super().__init__()
+        self._error_in_10 = error_in_10
         self._response = response
         self._frames = raw_http.frames(response)
         self._rpc_id = rpc_id
@@ -34,7 +40,7 @@ class EventStream(Stream):
         value = json.loads(frame.data)
         number = int(frame.id) if frame.id is not None else None
         if self._rpc_id is not None:
-            return rpc_result(value, self._rpc_id, self._response, in_stream=True), number
+            return rpc_result(self._error_in_10(value), self._rpc_id, self._response, in_stream=True), number
         if (refusal := self._refusal_in(value)) is not None:
             raise refusal
         return value, number

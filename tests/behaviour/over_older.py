@@ -12,13 +12,18 @@ from itertools import count
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
+import grpc
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb
+from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
+
 from tests.behaviour import in_01, in_03, raw_http
 from tests.behaviour.harness import VERSION, Json, Stream, Transport, state_of
+from tests.behaviour.over_grpc import Grpc, GrpcStream, json_of, message_of, metadata_of, refusal_of
 from tests.behaviour.over_http import EventStream, rpc_result
 from tests.behaviour.refusals import Refused
 from tests.behaviour.shapes import TERMINAL
 
-__all__ = ["JsonRpc01", "JsonRpc03", "Rest03"]
+__all__ = ["Grpc03", "JsonRpc01", "JsonRpc03", "Rest03"]
 
 _ids = count(1)
 
@@ -26,16 +31,14 @@ Read = Callable[[Json], tuple[Json, bool]]
 """Reads an event of a dialect: as 1.0 has it, and whether it says that it is the last one."""
 
 
-class _OldStream(EventStream):
-    """Translates events, and holds `final` against what comes."""
+class _Translated:
+    """Reads the events of a dialect, and holds `final` against what comes."""
 
-    def __init__(self, response: raw_http.Response, rpc_id: int | None, read: Read) -> None:
-        super().__init__(response, rpc_id)
+    def __init__(self, read: Read) -> None:
         self._read = read
         self._final = False
 
-    async def _next(self) -> tuple[Json, int | None] | None:
-        got = await super()._next()
+    def __call__(self, got: tuple[Json, int | None] | None) -> tuple[Json, int | None] | None:
         if got is None:
             return None
         assert not self._final, f"the stream went on behind its final event: {got}"
@@ -43,6 +46,21 @@ class _OldStream(EventStream):
         ended = "statusUpdate" in event and f"TASK_STATE_{state_of(event)}" in TERMINAL
         assert self._final or not ended, f"an end is final: {got}"
         return event, got[1]
+
+
+class _OldStream(EventStream):
+    def __init__(
+        self,
+        response: raw_http.Response,
+        rpc_id: int | None,
+        read: Read,
+        error_in_10: Callable[[Json], Json] = lambda given: given,
+    ) -> None:
+        super().__init__(response, rpc_id, error_in_10)
+        self._translated = _Translated(read)
+
+    async def _next(self) -> tuple[Json, int | None] | None:
+        return self._translated(await super()._next())
 
     def _refusal_in(self, value: Json) -> Refused | None:
         return rest_refusal(value, None, in_stream=True) if "code" in value else None
@@ -75,9 +93,9 @@ class _OldJsonRpc(_Old):
     def _reader(self) -> Read:
         raise NotImplementedError
 
-    def _refusal(self, refused: Refused) -> Refused:
-        """An error with what the dialect has for it made that of 1.0."""
-        return refused
+    def _error_in_10(self, answer: Json) -> Json:
+        """A response with its error, if it is one, as 1.0 has it."""
+        return answer
 
     async def call(self, operation: str, params: Json, service: Mapping[str, str] = VERSION) -> Json:
         if operation not in self.methods:
@@ -85,11 +103,7 @@ class _OldJsonRpc(_Old):
         rpc_id, response = await self._request(operation, params, self._headers(service))
         body = await response.body()
         assert response.header("content-type") == "application/json"
-        try:
-            result = rpc_result(json.loads(body), rpc_id, response)
-        except Refused as refusal:
-            raise self._refusal(refusal) from None
-        return self._result(operation, result)
+        return self._result(operation, rpc_result(self._error_in_10(json.loads(body)), rpc_id, response))
 
     async def open(
         self, operation: str, params: Json, service: Mapping[str, str] = VERSION, last_event_id: int | None = None
@@ -98,15 +112,12 @@ class _OldJsonRpc(_Old):
         # Clients of the time read nothing but an event stream: an error is the one event of one whose length is known.
         kind = response.header("content-type")
         if kind == "text/event-stream" and not response.header("content-length"):
-            return _OldStream(response, rpc_id, self._reader())
+            return _OldStream(response, rpc_id, self._reader(), self._error_in_10)
         body = (await response.body()).decode()
         assert kind == "text/event-stream"
         assert body.startswith("data: ")
         assert body.endswith("\n\n")
-        try:
-            rpc_result(json.loads(body.removeprefix("data: ")), rpc_id, response)
-        except Refused as refusal:
-            raise self._refusal(refusal) from None
+        rpc_result(self._error_in_10(json.loads(body.removeprefix("data: "))), rpc_id, response)
         raise AssertionError(f"{operation} has to answer with a stream or an error")
 
     async def _request(
@@ -185,11 +196,19 @@ class JsonRpc01(_OldJsonRpc):
     def _reader(self) -> Read:
         return in_01.Events().read
 
-    def _refusal(self, refused: Refused) -> Refused:
-        # A message to a task that has ended: 0.1 has one error for what cannot be done to such a task.
-        if (refused.code, refused.reason) == (-32002, "UNSUPPORTED_OPERATION"):
-            refused.code = -32004
-        return refused
+    def _error_in_10(self, answer: Json) -> Json:
+        if "error" not in answer:
+            return answer
+        error = dict(answer["error"])
+        if isinstance(error["data"], dict):
+            ((name, error["data"]),) = error["data"].items()
+            assert name == "details"
+        else:  # nothing tells 0.1 from 0.3 where both have the method, and the task could not be read
+            assert error["code"] in (-32001, -32004, -32008, -32603)
+        # 0.1 has one error for all that cannot be done to a task that has ended.
+        if (error["code"], error["data"][0]["reason"]) == (-32002, "UNSUPPORTED_OPERATION"):
+            error["code"] = -32004
+        return {**answer, "error": error}
 
 
 _STATUS: Final = {
@@ -275,3 +294,89 @@ class Rest03(_Old):
         sent = [("Content-Type", "application/json"), *headers] if body is not None else headers
         data = None if body is None else json.dumps(body).encode()
         return await raw_http.request(self.port, verb, target, sent, data)
+
+
+_REQUESTS: Final[dict[str, tuple[str, Any]]] = {
+    "SendMessage": ("SendMessage", pb.SendMessageRequest),
+    "SendStreamingMessage": ("SendStreamingMessage", pb.SendMessageRequest),
+    "GetTask": ("GetTask", pb.GetTaskRequest),
+    "CancelTask": ("CancelTask", pb.CancelTaskRequest),
+    "SubscribeToTask": ("TaskSubscription", pb.TaskSubscriptionRequest),
+    "CreateTaskPushNotificationConfig": (
+        "CreateTaskPushNotificationConfig",
+        pb.CreateTaskPushNotificationConfigRequest,
+    ),
+    "GetTaskPushNotificationConfig": ("GetTaskPushNotificationConfig", pb.GetTaskPushNotificationConfigRequest),
+    "ListTaskPushNotificationConfigs": ("ListTaskPushNotificationConfig", pb.ListTaskPushNotificationConfigRequest),
+    "DeleteTaskPushNotificationConfig": (
+        "DeleteTaskPushNotificationConfig",
+        pb.DeleteTaskPushNotificationConfigRequest,
+    ),
+}
+_ABSENT: Final = ("PushNotificationNotSupportedError", "UnsupportedOperationError")
+
+
+def _refusal_of_03(error: grpc.aio.AioRpcError) -> Refused:
+    """An error of 0.3 over gRPC: its name stands before its sentence, and what is not there is not implemented."""
+    refusal = refusal_of(error)
+    name, _, refusal.message = refusal.message.partition(": ")
+    assert name.endswith("Error")
+    if name in _ABSENT:
+        assert refusal.rpc_status == "UNIMPLEMENTED"
+        refusal.rpc_status = None
+    return refusal
+
+
+class _OldGrpcStream(GrpcStream):
+    def __init__(self, call: Any) -> None:
+        super().__init__(call, _refusal_of_03)
+        self._translated = _Translated(in_03.PYTHON.event)
+
+    async def _next(self) -> tuple[Json, int | None] | None:
+        return self._translated(await super()._next())
+
+
+class Grpc03(Grpc):
+    """0.3 over gRPC: resources have names."""
+
+    name = "grpc-0.3"
+
+    async def call(self, operation: str, params: Json, service: Mapping[str, str] = VERSION) -> Json:
+        if operation not in _REQUESTS:
+            return await self.over("direct").call(operation, params, service)
+        try:
+            answer = json_of(await self._call(operation, params, service))
+        except grpc.aio.AioRpcError as error:
+            raise _refusal_of_03(error) from error
+        return in_03.PYTHON.answer(answer) if operation == "SendMessage" else in_03.PYTHON.task(answer)
+
+    async def open(
+        self, operation: str, params: Json, service: Mapping[str, str] = VERSION, last_event_id: int | None = None
+    ) -> Stream:
+        assert last_event_id is None, "gRPC numbers no events"
+        stream = _OldGrpcStream(self._call(operation, params, service))
+        await stream.opened()
+        return stream
+
+    def _call(self, operation: str, params: Json, service: Mapping[str, str]) -> Any:
+        method, kind = _REQUESTS[operation]
+        request = message_of(self._request(operation, params), kind)
+        extensions = {"X-A2A-Extensions": service["A2A-Extensions"]} if "A2A-Extensions" in service else {}
+        stub = a2a_v0_3_pb2_grpc.A2AServiceStub(self.by_grpc.channel)  # type: ignore[no-untyped-call]
+        return getattr(stub, method)(request, metadata=metadata_of(extensions))
+
+    def _request(self, operation: str, params: Json) -> Json:
+        if operation in ("SendMessage", "SendStreamingMessage"):
+            sent = in_03.PYTHON.send(params)
+            if sent["configuration"] == {"blocking": False}:  # which to protobuf says nothing at all
+                sent["configuration"]["historyLength"] = 1000
+            return sent
+        left = dict(params)
+        if "PushNotification" not in operation:
+            return {"name": f"tasks/{left.pop('id')}", **left}
+        task = f"tasks/{left.pop('taskId')}"
+        if operation.startswith("Create"):
+            return {"parent": task, "configId": "c", "config": {"pushNotificationConfig": left}}
+        if operation.startswith("List"):
+            return {"parent": task}
+        return {"name": f"{task}/pushNotificationConfigs/{left['id']}"}

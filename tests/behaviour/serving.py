@@ -17,7 +17,7 @@ from tests.behaviour.failing_store import FailingStore
 from tests.behaviour.harness import GrpcEnd, Transport
 from tests.behaviour.over_grpc import Grpc
 from tests.behaviour.over_http import JsonRpc, Rest
-from tests.behaviour.over_older import JsonRpc01, JsonRpc03, Rest03
+from tests.behaviour.over_older import Grpc03, JsonRpc01, JsonRpc03, Rest03
 from tieline import Agent, App
 from tieline.server.grpc import GrpcServer
 from tieline.stores import Store
@@ -31,10 +31,12 @@ __all__ = [
     "by_tenants",
     "direct_messages",
     "malformed",
+    "no_zero",
     "not_over",
     "numbered",
     "only_in",
     "over",
+    "refuses_ended",
     "runs_over",
     "stays_open",
     "stores",
@@ -46,7 +48,7 @@ __all__ = [
 LIMIT_S = 10.0
 """No test waits longer than this for anything."""
 
-_KINDS: Final = (Direct, JsonRpc, Rest, Grpc, JsonRpc03, Rest03, JsonRpc01)
+_KINDS: Final = (Direct, JsonRpc, Rest, Grpc, JsonRpc03, Rest03, Grpc03, JsonRpc01)
 TRANSPORTS: Final = tuple(kind.name for kind in _KINDS)
 """What a test is run over that does not say otherwise."""
 
@@ -71,7 +73,10 @@ def over(*transports: str) -> pytest.MarkDecorator:
 
 
 def not_over(*transports: str, why: str) -> pytest.MarkDecorator:
-    """Marks a test, or one parameter of it, that makes no sense over these transports, or in these versions: "0.1"."""
+    """Marks a test, or one parameter of it, that makes no sense over some transports.
+
+    They are named each ("rest-0.3"), by their binding ("grpc": in any version) or by their version ("0.1": over any).
+    """
     return pytest.mark.not_over(*transports, why=why)
 
 
@@ -83,8 +88,9 @@ def only_in(*versions: str, why: str) -> pytest.MarkDecorator:
 def runs_over(transport: str, marks: Iterable[pytest.Mark]) -> bool:
     """Whether a test with these marks is run over a transport."""
     version = version_of(transport)
+    names = {transport, transport.partition("-")[0], version}
     return not any(
-        (mark.name == "not_over" and (transport in mark.args or version in mark.args))
+        (mark.name == "not_over" and names.intersection(mark.args))
         or (mark.name == "only_in" and version not in mark.args)
         for mark in marks
     )
@@ -96,7 +102,9 @@ malformed = only_in("1.0", why="what is wrong with a request is said in the name
 with_snapshot = not_over("0.1", why="the task that begins a stream is told in several events")
 unknown_ids = not_over("0.1", why="a message with an unknown task id begins a task of that id")
 direct_messages = not_over("0.1", why="every answer is a task")
-numbered = not_over("grpc", "grpc-0.3", "0.1", why="no event has a number")
+refuses_ended = not_over("grpc-0.3", why="who subscribes to a task that has ended is given the task")
+no_zero = not_over("grpc-0.3", why="a history length of 0 is all of it")
+numbered = not_over("grpc", "0.1", why="no event has a number")
 """Reasons that several tests have for not being run over all transports."""
 
 _numbers = count(1)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, ended, hello
 from tests.behaviour.harness import Refused, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, stays_open, with_snapshot
+from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, not_over, stays_open, with_snapshot
 from tieline import Limits, Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -228,6 +228,7 @@ async def test_caller_that_waits_for_a_task_hears_that_it_was_cancelled(serve: S
     assert await sending == cancelled
 
 
+@not_over("grpc-0.3", why="a cancel has no metadata")
 @pytest.mark.requirement("cancel.returns-updated-task")
 async def test_cancel_may_carry_metadata(serve: Serve) -> None:
     puppet = Puppet()

@@ -153,6 +153,7 @@ async def test_task_of_another_agent_is_unknown(serve: Serve) -> None:
         await second.send("go on", taskId=task["id"])
 
 
+@not_over("grpc-0.3", why="one agent is served, as nothing names another")
 @unknown_ids
 @both_stores
 @pytest.mark.requirement("task.unknown-id-refused", "list.only-visible-tasks", "resource.not-found")

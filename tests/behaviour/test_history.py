@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, hello, make_agent
 from tests.behaviour.harness import Json, Transport, message, refused, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, both_stores, no_zero
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 WHOLE = ["begin", "1?", "one", "2?", "two", "3?"]
@@ -45,6 +45,7 @@ async def test_without_a_length_all_of_the_history_is_given(serve: Serve) -> Non
     assert [texts(listed) for listed in (await agent.list())["tasks"]] == [WHOLE[:-1]]
 
 
+@no_zero
 @both_stores
 @pytest.mark.requirement("history.zero-is-none", "history.zero-omits-field", "history.same-everywhere")
 async def test_length_of_zero_leaves_the_history_out(serve: Serve) -> None:
@@ -68,6 +69,7 @@ async def test_length_gives_at_most_so_many_messages_the_most_recent_ones(serve:
     assert texts((await agent.list(historyLength=length))["tasks"][0]) == expected
 
 
+@no_zero
 @pytest.mark.requirement("history.zero-is-none", "history.same-everywhere")
 async def test_immediate_send_heeds_the_length(serve: Serve) -> None:
     puppet = Puppet()
@@ -76,6 +78,7 @@ async def test_immediate_send_heeds_the_length(serve: Serve) -> None:
     assert "history" not in await agent.task(configuration=configuration)
 
 
+@no_zero
 @pytest.mark.requirement("history.zero-is-none", "history.most-recent")
 async def test_task_at_the_head_of_a_streamed_send_heeds_the_length(serve: Serve) -> None:
     agent = await serve(interviews)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.behaviour.agents import hello, make_agent
 from tests.behaviour.harness import Json, Transport, message, refused, state_of
+from tests.behaviour.over_grpc import Grpc
 from tests.behaviour.serving import Serve, both_stores, malformed, not_over, over
 from tieline import AgentExtension, Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 from tieline.types import encode
@@ -44,7 +45,7 @@ no_double = not_over("grpc", why="a number of protobuf's is a double")
 
 def any_json(agent: Transport) -> Json:
     """Every kind of value that a transport can carry."""
-    return ANY_JSON if agent.name == "grpc" else {**ANY_JSON, **LARGE}
+    return ANY_JSON if isinstance(agent, Grpc) else {**ANY_JSON, **LARGE}
 
 
 async def echoes_metadata(turn: Turn) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, ended, says
 from tests.behaviour.harness import Json, Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, stays_open, stores
+from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, refuses_ended, stays_open, stores
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 sqlite = stores("sqlite")
@@ -43,6 +43,7 @@ async def said_half_way(agent: Transport, puppet: Puppet, **fields: Any) -> tupl
     return task, act
 
 
+@refuses_ended
 @both_stores
 @pytest.mark.requirement("get.current-state", "model.terminal-is-final")
 async def test_ended_tasks_are_the_same_after_a_restart(serve: Serve) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.behaviour.agents import Puppet, asks, begun, hello
 from tests.behaviour.failing_store import FailingStore, How
 from tests.behaviour.harness import Json, Refused, Stream, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, direct_messages, not_over, with_snapshot
+from tests.behaviour.serving import Serve, direct_messages, not_over, refuses_ended, with_snapshot
 from tieline import Message, Turn
 
 stored_first = not_over("0.1", why="a task that its caller names is stored before its agent starts")
@@ -137,6 +137,7 @@ async def test_end_that_cannot_be_stored_is_told_to_nobody(serve: Serve, how: Ho
         await agent.send()
 
 
+@refuses_ended
 @either_way
 @pytest.mark.requirement("errors.appropriate", "async.work-goes-on")
 async def test_task_that_could_not_be_stored_to_its_end_does_not_say_working_for_ever(serve: Serve, how: How) -> None:

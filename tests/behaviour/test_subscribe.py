@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, begun, end, ended, hello, says
 from tests.behaviour.harness import Json, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, stays_open, with_snapshot
+from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, refuses_ended, stays_open, with_snapshot
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -149,6 +149,7 @@ async def test_resting_task_without_an_agent_at_work_can_be_followed_through_the
     assert [state_of(event) for event in events] == ["WORKING", None, "COMPLETED"]
 
 
+@refuses_ended
 @both_stores
 @pytest.mark.requirement("subscribe.terminal-task-refused")
 @pytest.mark.parametrize("state", ENDS)
