@@ -2,9 +2,9 @@
 
 A `Transport` calls one agent. `direct` calls the service in this process, JSON-RPC and REST write the specification's
 JSON to a real socket, gRPC the messages of the official package; those of older versions (`over_older`) write what they
-have for it. Nothing of our client or of our translations is used, so that a mistake made on both sides cannot hide. What
-comes back is plain dicts of 1.0, the same on all of them, held against the data model (`shapes`). What is refused is
-raised as `Refused`.
+have for it. Nothing of our client or of our translations is used: a mistake made on both sides could hide. What comes
+back is plain dicts of 1.0, the same on all of them, held against the data model (`shapes`). What is refused is raised
+as `Refused`.
 
     answer = await agent.send("hello")                      # {"task": {...}} or {"message": {...}}
     stream = await agent.stream("hello")

@@ -76,9 +76,11 @@ class _Old(Transport):
 
     @staticmethod
     def _headers(service: Mapping[str, str], last_event_id: int | None = None) -> list[tuple[str, str]]:
-        """As peers of the time send them: without a version, extensions under their first name."""
-        extensions = [("X-A2A-Extensions", value) for name, value in service.items() if name == "A2A-Extensions"]
-        return extensions if last_event_id is None else [*extensions, ("Last-Event-ID", str(last_event_id))]
+        """As peers of the time send them: a version only where it is asked for, extensions under their first name."""
+        headers = [("X-A2A-Extensions", value) for name, value in service.items() if name == "A2A-Extensions"]
+        if "A2A-Version" in service and service["A2A-Version"] != VERSION["A2A-Version"]:
+            headers.append(("A2A-Version", service["A2A-Version"]))
+        return headers if last_event_id is None else [*headers, ("Last-Event-ID", str(last_event_id))]
 
 
 class _OldJsonRpc(_Old):
