@@ -56,14 +56,8 @@ from tieline.types import (
 )
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v03 import V03
-from tieline.wire.v03_rest import (
-    V03_REST,
-    V03_REST_TWICE,
-    _V03Rest,
-    encode_error,
-    read_error,
-    spoken,
-)
+from tieline.wire.v03_rest import V03_REST, V03_REST_TWICE, _V03Rest, spoken
+from tieline.wire.v03_rest_errors import encode_error, read_error
 
 SEND = METHODS["SendMessage"]
 CREATE = METHODS["CreateTaskPushNotificationConfig"]
@@ -237,6 +231,13 @@ def test_any_json_is_a_request_or_invalid_params(method: Method, data: st.DataOb
     with contextlib.suppress(InvalidParams):
         assert isinstance(V03_REST.read_params(method, body), method.request)
     assert spoken(body) in (V03, V03_REST, V03_REST_TWICE)
+
+
+def test_a_message_with_parts_and_no_content_is_read_as_it_was_meant() -> None:
+    message = {"messageId": "x", "role": "ROLE_USER", "parts": [{"text": "a"}, {"data": {"k": 1}}]}
+    request = sent({"message": message})
+    assert request.message.parts == (Part(text="a"), Part(data={"k": 1}))
+    assert request.message.role is Role.USER
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

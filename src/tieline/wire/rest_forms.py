@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tieline.errors import A2AError, VersionNotSupported
-from tieline.wire import dialects, rest, v03_rest
+from tieline.wire import dialects, rest, v03_rest, v03_rest_errors
 from tieline.wire.dialect import Dialect
 from tieline.wire.v03 import V03
 from tieline.wire.v1 import V1
@@ -56,9 +56,9 @@ V03_FORM: Final = RestForm(
     "0.3",
     "/v1",
     v03_rest.spoken,
-    v03_rest.encode_error,
-    v03_rest.is_error,
-    v03_rest.read_error,
+    v03_rest_errors.encode_error,
+    v03_rest_errors.is_error,
+    v03_rest_errors.read_error,
     v03_rest.MEDIA_TYPE,
     {"SubscribeToTask": "GET"},  # some servers take no other
 )

@@ -60,7 +60,7 @@ from tieline.wire.v03_values import (
 )
 from tieline.wire.v1 import encoded
 
-__all__ = ["V03", "V03_AT_ONCE", "goes_on"]
+__all__ = ["V03", "V03_AT_ONCE", "goes_on", "read_otherwise"]
 
 _read_send: Final[Reader[schema.SendParams]] = Reader(schema.SendParams)
 _read_params: Final[Reader[schema.TaskParams]] = Reader(schema.TaskParams)
@@ -113,18 +113,8 @@ class _V03:
             else:
                 return kept(params, params_in(_read_params(params), request))
         except (msgspec.ValidationError, ValueError):
-            return self._read_odd(params, request)
+            return read_otherwise(params, request, waits=self.waits)
         return kept(params, value)
-
-    def _read_odd(self, params: Json, request: type[Any]) -> Any:
-        """Params that are not of the schema: as they were meant. Raises InvalidParams."""
-        value = lenient.read(params, request)
-        if isinstance(value, SendMessageRequest) and not self.waits and b'"blocking"' not in bytes(params):
-            given = value.configuration or SendMessageConfiguration()
-            value = replace(value, configuration=replace(given, return_immediately=True))
-        if isinstance(value, GetTaskPushNotificationConfigRequest) and not value.id:
-            value = replace(value, id=value.task_id)
-        return value
 
     def encode_answer(self, answer: Encoded[Task] | Encoded[Message]) -> bytes:
         value = answer.value
@@ -188,6 +178,20 @@ class _V03:
 
     def event_decoder(self) -> Callable[[Json], StreamEvent | None]:
         return _decode_event
+
+
+def read_otherwise(params: Json, request: type[Any], *, waits: bool, protobuf: bool = False) -> Any:
+    """Params that are not of the schema: as they were meant. Raises InvalidParams.
+
+    `protobuf`: they are in the JSON of the protobuf definition.
+    """
+    value = lenient.read(params, request, protobuf=protobuf)
+    if isinstance(value, SendMessageRequest) and not waits and b'"blocking"' not in bytes(params):
+        given = value.configuration or SendMessageConfiguration()
+        value = replace(value, configuration=replace(given, return_immediately=True))
+    if isinstance(value, GetTaskPushNotificationConfigRequest) and not value.id:
+        value = replace(value, id=value.task_id)
+    return value
 
 
 V03: Final = _V03()
