@@ -44,6 +44,7 @@ class _V1:
     data_in_object = False
     new_task = None
     has_final = False
+    shows_ended = False
     resumes = True
 
     def read_params(self, method: Method, params: Json) -> Any:
@@ -138,7 +139,7 @@ def _read_otherwise(data: Json, type_: type[T]) -> T | None:
         return None
 
 
-def encoded(request: Value) -> bytes:
+def encoded(request: msgspec.Struct) -> bytes:
     """A request as JSON. Raises InvalidParams when it holds something that JSON has no form for."""
     try:
         return encode(request)
