@@ -75,6 +75,8 @@ def metadata_of(service: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def refusal_of(error: grpc.aio.AioRpcError) -> Refused:
     """What a status says (§10.6): its code and sentence, and the google.rpc.Status beside it, which has to agree."""
     packed = [value for key, value in error.trailing_metadata() or () if key == _DETAILS]
+    if error.code() is grpc.StatusCode.UNAVAILABLE and not packed:  # the transport's own: there is nobody any more
+        return Refused(error.details() or "", rpc_status="UNAVAILABLE")
     assert len(packed) == 1, f"an error has its details in one {_DETAILS}: {error}"
     status = status_pb2.Status.FromString(packed[0])
     assert (status.code, status.message) == (error.code().value[0], error.details())

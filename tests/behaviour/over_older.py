@@ -321,6 +321,8 @@ _ABSENT: Final = ("PushNotificationNotSupportedError", "UnsupportedOperationErro
 def _refusal_of_03(error: grpc.aio.AioRpcError) -> Refused:
     """An error of 0.3 over gRPC: its name stands before its sentence, and what is not there is not implemented."""
     refusal = refusal_of(error)
+    if refusal.rpc_status == "UNAVAILABLE":
+        return refusal
     name, _, refusal.message = refusal.message.partition(": ")
     assert name.endswith("Error")
     if name in _ABSENT:

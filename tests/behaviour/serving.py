@@ -102,7 +102,7 @@ malformed = only_in("1.0", why="what is wrong with a request is said in the name
 with_snapshot = not_over("0.1", why="the task that begins a stream is told in several events")
 unknown_ids = not_over("0.1", why="a message with an unknown task id begins a task of that id")
 direct_messages = not_over("0.1", why="every answer is a task")
-refuses_ended = not_over("grpc-0.3", why="who subscribes to a task that has ended is given the task")
+refuses_ended = not_over("grpc-0.3", "0.1", why="who subscribes to a task that has ended is given the task")
 no_zero = not_over("grpc-0.3", why="a history length of 0 is all of it")
 numbered = not_over("grpc", "0.1", why="no event has a number")
 """Reasons that several tests have for not being run over all transports."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.agents import ENDS, Puppet, asks, begun, end
+from tests.behaviour.agents import ENDS, Puppet, asks, begun, end, ended
 from tests.behaviour.harness import Json, Transport, state_of, text_of
-from tests.behaviour.serving import TRANSPORTS, Serve, version_of
+from tests.behaviour.serving import TRANSPORTS, Serve, over, version_of
 
 
 def every(agent: Transport) -> list[tuple[Transport, dict[str, str]]]:
@@ -32,9 +32,21 @@ async def test_task_begun_over_one_transport_is_the_same_over_every_other(serve:
     for other, service in every(agent):
         assert told(await other.get(task["id"], service=service)) == told(asked)
     await agent.send("left", taskId=task["id"], configuration={"returnImmediately": True})
-    ended = await end(agent, task["id"], act, state)
+    done = await end(agent, task["id"], act, state)
     for other, service in every(agent):
-        assert told(await other.get(task["id"], service=service)) == told(ended)
+        assert told(await other.get(task["id"], service=service)) == told(done)
+
+
+@over("grpc-0.3", "jsonrpc-0.1")
+@pytest.mark.parametrize("state", ENDS)
+async def test_subscriber_to_an_ended_task_is_given_the_task_where_older_peers_expect_it(
+    serve: Serve, state: str
+) -> None:
+    puppet = Puppet()
+    agent = await serve(puppet)
+    task = await ended(agent, puppet, state)
+    stream = await agent.subscribe(task["id"])
+    assert [told(event["task"]) for event in await stream.rest()] == [told(task)]
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)
