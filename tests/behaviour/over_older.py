@@ -371,10 +371,7 @@ class Grpc03(Grpc):
 
     def _request(self, operation: str, params: Json) -> Json:
         if operation in ("SendMessage", "SendStreamingMessage"):
-            sent = in_03.PYTHON.send(params)
-            if sent["configuration"] == {"blocking": False}:  # which to protobuf says nothing at all
-                sent["configuration"]["historyLength"] = 1000
-            return sent
+            return in_03.PYTHON.send(params)
         left = dict(params)
         if "PushNotification" not in operation:
             return {"name": f"tasks/{left.pop('id')}", **left}
