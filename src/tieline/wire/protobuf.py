@@ -46,16 +46,13 @@ from tieline.wire.protobuf_fields import (
     read_metadata,
     read_role,
     read_state,
-    read_struct,
     read_timestamp,
     read_value,
-    reader_of,
     required,
     role_number,
     state_number,
     write_all,
     write_count,
-    write_fields,
     write_metadata,
     write_text,
     write_texts,
@@ -63,8 +60,19 @@ from tieline.wire.protobuf_fields import (
     write_value,
 )
 from tieline.wire.protobuf_rpcs import form_of, rpc, rpcs_by_name
+from tieline.wire.protobuf_structs import reader_of, write_fields
 
-__all__ = ["RPCS", "SERVICE", "VERSION"]
+__all__ = [
+    "RPCS",
+    "SERVICE",
+    "VERSION",
+    "read_artifact_update",
+    "read_message",
+    "read_status_update",
+    "read_task",
+    "write_message",
+    "write_task",
+]
 
 SERVICE: Final = "lf.a2a.v1.A2AService"
 VERSION: Final = "1.0"
@@ -72,11 +80,9 @@ VERSION: Final = "1.0"
 # --- messages, tasks and their events: what is hot --------------------------------------------------------------------
 
 
-def read_part(part: Any) -> Part:
+def _read_part(part: Any) -> Part:
     kind = part.WhichOneof("content")
-    metadata = None
-    if part.HasField("metadata"):
-        metadata = inside("metadata", read_struct, part.metadata)
+    metadata = read_metadata(part)
     filename, media_type = part.filename or None, part.media_type or None
     if kind == "text":
         return Part(part.text, metadata=metadata, filename=filename, media_type=media_type)
@@ -90,7 +96,7 @@ def read_part(part: Any) -> Part:
     raise Fault("", "wants exactly one of text, raw, url or data, got 0")
 
 
-def write_part(into: Any, part: Part) -> None:
+def _write_part(into: Any, part: Part) -> None:
     text, raw = part.text, part.raw
     if text is not None:
         write_text(into, "text", text)
@@ -112,10 +118,11 @@ def write_part(into: Any, part: Part) -> None:
 
 
 def read_message(message: Any) -> Message:
+    """A message."""
     return Message(
         message.message_id,
         read_role(message.role),
-        read_all("parts", read_part, message.parts),
+        read_all("parts", _read_part, message.parts),
         message.context_id or None,
         message.task_id or None,
         read_metadata(message),
@@ -125,10 +132,11 @@ def read_message(message: Any) -> Message:
 
 
 def write_message(into: Any, message: Message) -> None:
+    """A message."""
     into.SetInParent()
     write_text(into, "message_id", message.message_id)
     into.role = role_number(message.role)
-    write_all("parts", write_part, into.parts, message.parts)
+    write_all("parts", _write_part, into.parts, message.parts)
     if message.context_id:
         write_text(into, "context_id", message.context_id)
     if message.task_id:
@@ -141,7 +149,7 @@ def write_message(into: Any, message: Message) -> None:
         write_texts(into.reference_task_ids, message.reference_task_ids, "referenceTaskIds")
 
 
-def read_status(status: Any) -> TaskStatus:
+def _read_status(status: Any) -> TaskStatus:
     return TaskStatus(
         read_state(status.state),
         inside("message", read_message, status.message) if status.HasField("message") else None,
@@ -149,7 +157,7 @@ def read_status(status: Any) -> TaskStatus:
     )
 
 
-def write_status(into: Any, status: TaskStatus) -> None:
+def _write_status(into: Any, status: TaskStatus) -> None:
     into.SetInParent()
     into.state = state_number(status.state)
     if status.message is not None:
@@ -158,10 +166,10 @@ def write_status(into: Any, status: TaskStatus) -> None:
         into_field("timestamp", write_timestamp, into.timestamp, status.timestamp)
 
 
-def read_artifact(artifact: Any) -> Artifact:
+def _read_artifact(artifact: Any) -> Artifact:
     return Artifact(
         artifact.artifact_id,
-        read_all("parts", read_part, artifact.parts),
+        read_all("parts", _read_part, artifact.parts),
         artifact.name or None,
         artifact.description or None,
         read_metadata(artifact),
@@ -169,10 +177,10 @@ def read_artifact(artifact: Any) -> Artifact:
     )
 
 
-def write_artifact(into: Any, artifact: Artifact) -> None:
+def _write_artifact(into: Any, artifact: Artifact) -> None:
     into.SetInParent()
     write_text(into, "artifact_id", artifact.artifact_id)
-    write_all("parts", write_part, into.parts, artifact.parts)
+    write_all("parts", _write_part, into.parts, artifact.parts)
     if artifact.name:
         write_text(into, "name", artifact.name)
     if artifact.description:
@@ -184,24 +192,26 @@ def write_artifact(into: Any, artifact: Artifact) -> None:
 
 
 def read_task(task: Any) -> Task:
+    """A task."""
     return Task(
         task.id,
-        inside("status", read_status, required(task, "status")),
+        inside("status", _read_status, required(task, "status")),
         task.context_id or None,
-        read_all("artifacts", read_artifact, task.artifacts),
+        read_all("artifacts", _read_artifact, task.artifacts),
         read_all("history", read_message, task.history),
         read_metadata(task),
     )
 
 
 def write_task(into: Any, task: Task) -> None:
+    """A task."""
     into.SetInParent()
     write_text(into, "id", task.id)
-    into_field("status", write_status, into.status, task.status)
+    into_field("status", _write_status, into.status, task.status)
     if task.context_id:
         write_text(into, "context_id", task.context_id)
     if task.artifacts:
-        write_all("artifacts", write_artifact, into.artifacts, task.artifacts)
+        write_all("artifacts", _write_artifact, into.artifacts, task.artifacts)
     if task.history:
         write_all("history", write_message, into.history, task.history)
     if task.metadata is not None:
@@ -209,31 +219,33 @@ def write_task(into: Any, task: Task) -> None:
 
 
 def read_status_update(event: Any) -> TaskStatusUpdateEvent:
-    status = inside("status", read_status, required(event, "status"))
+    """An event: the status of a task."""
+    status = inside("status", _read_status, required(event, "status"))
     return TaskStatusUpdateEvent(event.task_id, event.context_id, status, read_metadata(event))
 
 
-def write_status_update(into: Any, event: TaskStatusUpdateEvent) -> None:
+def _write_status_update(into: Any, event: TaskStatusUpdateEvent) -> None:
     into.SetInParent()
     write_text(into, "task_id", event.task_id)
     write_text(into, "context_id", event.context_id)
-    into_field("status", write_status, into.status, event.status)
+    into_field("status", _write_status, into.status, event.status)
     if event.metadata is not None:
         write_metadata(into, event.metadata)
 
 
 def read_artifact_update(event: Any) -> TaskArtifactUpdateEvent:
-    artifact = inside("artifact", read_artifact, required(event, "artifact"))
+    """An event: an artifact, or a chunk of one."""
+    artifact = inside("artifact", _read_artifact, required(event, "artifact"))
     return TaskArtifactUpdateEvent(
         event.task_id, event.context_id, artifact, event.append, event.last_chunk, read_metadata(event)
     )
 
 
-def write_artifact_update(into: Any, event: TaskArtifactUpdateEvent) -> None:
+def _write_artifact_update(into: Any, event: TaskArtifactUpdateEvent) -> None:
     into.SetInParent()
     write_text(into, "task_id", event.task_id)
     write_text(into, "context_id", event.context_id)
-    into_field("artifact", write_artifact, into.artifact, event.artifact)
+    into_field("artifact", _write_artifact, into.artifact, event.artifact)
     if event.append:
         into.append = True
     if event.last_chunk:
@@ -250,7 +262,7 @@ _EVENTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
 }
 
 
-def read_answer(answer: Any) -> Task | Message:
+def _read_answer(answer: Any) -> Task | Message:
     """What a SendMessageResponse holds."""
     name = answer.WhichOneof("payload")
     if name is None:
@@ -259,7 +271,7 @@ def read_answer(answer: Any) -> Task | Message:
     return read
 
 
-def write_answer(into: Any, answer: Task | Message) -> None:
+def _write_answer(into: Any, answer: Task | Message) -> None:
     """A task or message into a SendMessageResponse."""
     if isinstance(answer, Task):
         into_field("task", write_task, into.task, answer)
@@ -267,7 +279,7 @@ def write_answer(into: Any, answer: Task | Message) -> None:
         into_field("message", write_message, into.message, answer)
 
 
-def read_event(response: Any) -> StreamEvent | None:
+def _read_event(response: Any) -> StreamEvent | None:
     """What a StreamResponse holds; None when it is something that this version does not know (A2A 1.0 §5.7)."""
     name = response.WhichOneof("payload")
     if name is None:
@@ -277,14 +289,14 @@ def read_event(response: Any) -> StreamEvent | None:
     return event
 
 
-def write_event(into: Any, event: StreamEvent) -> None:
+def _write_event(into: Any, event: StreamEvent) -> None:
     """An event into a StreamResponse."""
     if isinstance(event, TaskArtifactUpdateEvent):
-        into_field("artifactUpdate", write_artifact_update, into.artifact_update, event)
+        into_field("artifactUpdate", _write_artifact_update, into.artifact_update, event)
     elif isinstance(event, TaskStatusUpdateEvent):
-        into_field("statusUpdate", write_status_update, into.status_update, event)
+        into_field("statusUpdate", _write_status_update, into.status_update, event)
     else:
-        write_answer(into, event)
+        _write_answer(into, event)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -358,7 +370,7 @@ def _nothing(message: Any, value: object = None) -> None:
 
 _SEND = (pb.SendMessageRequest, _read_send, _write_send)
 _TASK = (pb.Task, read_task, write_task)
-_EVENT = (pb.StreamResponse, read_event, write_event)
+_EVENT = (pb.StreamResponse, _read_event, _write_event)
 _WEBHOOK = form_of(pb.TaskPushNotificationConfig, TaskPushNotificationConfig, "url")
 
 
@@ -376,7 +388,7 @@ def _write_page(into: Any, page: ListTasksResponse) -> None:
 
 RPCS: Final = rpcs_by_name(
     (
-        rpc("SendMessage", _SEND, (pb.SendMessageResponse, read_answer, write_answer)),
+        rpc("SendMessage", _SEND, (pb.SendMessageResponse, _read_answer, _write_answer)),
         rpc("SendStreamingMessage", _SEND, _EVENT),
         rpc("GetTask", (pb.GetTaskRequest, _read_get, write_fields), _TASK),
         rpc(

@@ -9,7 +9,8 @@ from google.protobuf.message import DecodeError
 
 from tieline.errors import InvalidParams, InvalidPeerResponse, ParseError, UnsupportedOperation
 from tieline.types import Task
-from tieline.wire.protobuf_fields import Fault, demanding, reader_of, write_fields
+from tieline.wire.protobuf_fields import Fault
+from tieline.wire.protobuf_structs import demanding, reader_of, write_fields
 
 __all__ = ["Form", "Rpc", "form_of", "rpc", "rpcs_by_name"]
 
@@ -40,12 +41,12 @@ class Rpc(NamedTuple):
 
 def rpc(
     name: str,
-    request: tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]],
-    answer: tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]],
+    request: Form,
+    answer: Form,
     *,
     operation: str = "",
 ) -> Rpc:
-    """Puts an rpc together: for request and answer the protobuf class, how it is read and how it is written."""
+    """Puts an rpc together. `operation`: its name in A2A 1.0, where that is another."""
     return Rpc(
         name,
         operation or name,
