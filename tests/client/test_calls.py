@@ -1033,7 +1033,7 @@ def test_list_that_gives_one_page_again_and_again_ends(transport: str) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("id_", [b"7", b'"1"', b"null", b'"other"'])
+@pytest.mark.parametrize("id_", [b"7", b'"7"', b'"other"'])
 def test_json_rpc_result_of_another_call_is_not_taken_for_this_ones(id_: bytes) -> None:
     async def test() -> None:
         body = jsonrpc.encode_result(id_, encode(task()))
@@ -1046,6 +1046,60 @@ def test_json_rpc_result_of_another_call_is_not_taken_for_this_ones(id_: bytes) 
         ):
             with pytest.raises(InvalidPeerResponse, match="to another call"):
                 [event async for event in peer.stream("go")]
+
+    run(test())
+
+
+@pytest.mark.parametrize("member", [b'"id":"1",', b'"id":null,', b""])
+def test_json_rpc_answer_with_its_id_as_a_string_or_without_one_is_its_calls(member: bytes) -> None:
+    async def test() -> None:
+        answer = b'{"jsonrpc":"2.0",' + member + b'"result":' + encode(task()) + b"}"
+        assert await got("jsonrpc", Http(200, answer)) == task()
+        event = b'{"jsonrpc":"2.0",' + member + b'"result":{"task":' + encode(task(COMPLETED)) + b"}}"
+        async with (
+            scripted("JSONRPC", {"SendStreamingMessage": [Stream(b"data: " + event + b"\n\n")]}) as agent,
+            connect(agent.card) as peer,
+        ):
+            assert [event async for event in peer.stream("go")] == [task(COMPLETED)]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (b'"boom"', A2AError, "boom"),
+        (b'{"code":"-32001","message":"not here"}', TaskNotFound, "not here"),
+        (b'{"code":-32001.0,"message":"not here"}', TaskNotFound, "not here"),
+        (b'{"code":-32603,"message":null}', InternalError, "-32603"),
+        (b'{"code":"E_FAIL","message":"boom"}', A2AError, "boom"),
+        (b'{"message":{"de":"kaputt"}}', A2AError, "kaputt"),
+    ],
+)
+def test_json_rpc_error_in_a_form_of_its_own_keeps_what_it_says(error: bytes, kind: type[A2AError], words: str) -> None:
+    async def test() -> None:
+        with pytest.raises(kind, match=words) as caught:
+            await got("jsonrpc", Http(200, b'{"jsonrpc":"2.0","id":1,"error":' + error + b"}"))
+        assert type(caught.value) is kind
+
+    run(test())
+
+
+@pytest.mark.parametrize("error", [b"7", b"[]", b"{}", b'""', b"true"])
+def test_json_rpc_error_that_says_nothing_is_the_peers_fault(error: bytes) -> None:
+    async def test() -> None:
+        with pytest.raises(A2AError):
+            await got("jsonrpc", Http(200, b'{"jsonrpc":"2.0","id":1,"error":' + error + b"}"))
+
+    run(test())
+
+
+@both
+def test_json_behind_a_byte_order_mark_is_json(transport: str) -> None:
+    async def test() -> None:
+        result = encode(task())
+        body = jsonrpc.encode_result(b"1", result) if transport == "jsonrpc" else result
+        assert await got(transport, Http(200, b"\xef\xbb\xbf" + body)) == task()
 
     run(test())
 

@@ -10,6 +10,7 @@ import base64
 import io
 import os
 import ssl
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.request import getproxies, proxy_bypass
@@ -91,10 +92,11 @@ class SseEvents:
 
     `decode` makes an event of the data of one, None of what is to be passed over, or raises
     the error that it reports. `open_` has the stream in it while
-    it is being read.
+    it is being read. What cannot be meant as an event of A2A is passed over: data that is no object, as signs of life
+    and marks of the end are, and what is no event where the server names another type than `message`.
     """
 
-    __slots__ = ("_content", "_decode", "_failure", "_frames", "_open", "_response", "_url")
+    __slots__ = ("_content", "_decode", "_decoded", "_failure", "_frames", "_open", "_passed_over", "_response", "_url")
 
     def __init__(
         self,
@@ -110,6 +112,8 @@ class SseEvents:
         self._decode = decode
         self._frames = frames
         self._failure: A2AError | None = None
+        self._decoded = False  # an event has come
+        self._passed_over: InvalidPeerResponse | None = None  # what the first that was none is
         self._open = open_
         open_.add(self._content)
 
@@ -127,14 +131,26 @@ class SseEvents:
             events: list[Numbered] = []
             try:
                 for frame in self._frames.feed(data):
-                    if frame.data and (event := self._decode(frame.data)) is not None:
-                        events.append((frame.id, event))  # noqa: PERF401 - kept when one fails
+                    try:
+                        if frame.data and (event := self._decode(frame.data)) is not None:
+                            events.append((frame.id, event))
+                    except InvalidPeerResponse as error:
+                        if frame.event == "message" and frame.data.lstrip()[:1] == b"{":
+                            raise
+                        self._passed_over = self._passed_over or error
             except EventTooLarge as error:
-                self._fail(InvalidPeerResponse(str(error)), events)
+                failure = InvalidPeerResponse(str(error))
+                failure.__cause__ = error
+                self._fail(failure, events)
             except A2AError as error:
                 self._fail(error, events)
-            if events or not data:
+            if events:
+                self._decoded = True
                 return events
+            if not data:
+                if self._passed_over is not None and not self._decoded:
+                    raise self._passed_over
+                return ()
 
     def _fail(self, error: A2AError, events: list[Numbered]) -> None:
         """Raise, unless there are events to hand out first."""
@@ -310,6 +326,7 @@ class Http:
         response.release()
         if logging_wire() and body:
             log_data(body)
+        body = body.removeprefix(BOM_UTF8)
         return Answer(response.status, response.headers, body, url)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Any
 
 import msgspec
 from yarl import URL
@@ -18,16 +19,19 @@ from tieline.types import (
     ListTasksResponse,
     Message,
     SendMessageRequest,
+    StreamEvent,
     SubscribeToTaskRequest,
     Task,
     Value,
 )
 from tieline.wire import jsonrpc
+from tieline.wire.details import error_from_details
 from tieline.wire.dialect import Dialect
 from tieline.wire.methods import METHODS
 
 __all__ = ["JsonRpcTransport"]
 
+_NULL = b"null"
 _ID_SHOWN = 40  # bytes of an id that is not ours
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 _STREAM_HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
@@ -73,7 +77,7 @@ class JsonRpcTransport:
             self._url,
             headers,
             body,
-            decode=lambda data: decode(_read(data, id_)),
+            decode=lambda data: _read_event(data, id_, decode),
             last_event_id=last_event_id,
         )
         return OneEvent(decode(_result(opened, id_))) if isinstance(opened, Answer) else opened
@@ -96,24 +100,74 @@ class JsonRpcTransport:
 
 
 class _Id(msgspec.Struct, frozen=True, gc=False):
-    id: msgspec.Raw = msgspec.Raw(b"null")
+    id: msgspec.Raw = msgspec.Raw(_NULL)
 
 
 _read_id = msgspec.json.Decoder(_Id).decode
 
 
 def _read(body: bytes, id_: int) -> msgspec.Raw:
-    """The result in a response to the call `id_`. Raises as jsonrpc.read_result does."""
+    """The result in a response to the call `id_`. Raises as jsonrpc.read_result does.
+
+    Over HTTP an answer belongs to its request, so an id that is missing, null, or ours as a string is taken.
+    """
     try:
         given = bytes(_read_id(body).id)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return jsonrpc.read_result(body)  # says what is wrong
-    if given == b"%d" % id_:
-        return jsonrpc.read_result(body)
-    if given == b"null":
-        jsonrpc.read_result(body)  # an error may come from an agent that could not read the id (JSON-RPC 2.0 §5)
+        return _read_result(body)  # says what is wrong
+    if given in (b"%d" % id_, b'"%d"' % id_, _NULL):
+        return _read_result(body)
     told = given[:_ID_SHOWN].decode("utf-8", "replace")
     raise InvalidPeerResponse(f"The answer is one to another call: its id is {told}, not {id_}.")
+
+
+def _read_event(body: bytes, id_: int, decode: Callable[[msgspec.Raw], StreamEvent | None]) -> StreamEvent | None:
+    """The event in a response within a stream; a result that is null is none."""
+    result = _read(body, id_)
+    try:
+        return decode(result)
+    except InvalidPeerResponse:
+        if bytes(result) == _NULL:
+            return None
+        raise
+
+
+def _read_result(body: bytes) -> msgspec.Raw:
+    try:
+        return jsonrpc.read_result(body)
+    except InvalidPeerResponse:
+        error = _odd_error(body)
+        if error is None:
+            raise
+    raise error
+
+
+class _Odd(msgspec.Struct, frozen=True, gc=False):
+    error: Any = None
+
+
+_read_odd = msgspec.json.Decoder(_Odd).decode
+
+
+def _odd_error(body: bytes) -> A2AError | None:
+    """The error in a response that has not quite the form of one: a mere text, a code that is no integer."""
+    try:
+        error = _read_odd(body).error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if isinstance(error, str):
+        error = {"message": error}
+    if not isinstance(error, dict):
+        return None
+    code, message = error.get("code"), error.get("message")
+    try:
+        number = int(code) if isinstance(code, (int, float)) or (isinstance(code, str) and len(code) < 10) else None
+    except ValueError:
+        number = None
+    if message is None:
+        message = "" if number is None else f"The agent gave the error {number} and said nothing."
+    said = message if isinstance(message, str) else msgspec.json.encode(message).decode("utf-8", "replace")
+    return error_from_details(error.get("data"), rpc_code=number, message=said) if said else None
 
 
 def _result(answer: Answer, id_: int) -> msgspec.Raw:
