@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.client.running import QUICK, run
-from tests.client.scripted import Answer, Fault, Http, Raw, Script, Scripted, Stream, any_request, scripted
+from tests.client.scripted import Answer, Fault, Http, Raw, Script, Scripted, Step, Stream, any_request, scripted
 from tests.client.tasks import CONTEXT, TASK, appended, artifact, artifact_update, message, status, task
 from tieline import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, Timeouts, connect
+from tieline.client import following as following_module
+from tieline.client.following import Following
+from tieline.client.seen import Seen
 from tieline.errors import (
     AuthenticationRequired,
     InternalError,
@@ -41,6 +45,12 @@ async def streamed(agent: Scripted, *, task_id: str | None = None, idle_s: float
 async def subscribed(agent: Scripted, last_event_id: int | None = None) -> list[StreamEvent]:
     async with connect(agent.card, recovery=QUICK) as peer:
         return [event async for event in peer.subscribe(TASK, last_event_id=last_event_id)]
+
+
+async def all_into(events: list[StreamEvent], stream: AsyncIterator[StreamEvent]) -> None:
+    """Read a stream to its end, or to its failure."""
+    async for event in stream:
+        events.append(event)  # noqa: PERF401 - kept when it fails
 
 
 def in_frame(transport: str, event: bytes) -> bytes:
@@ -164,6 +174,7 @@ def test_agent_that_does_not_answer_for_a_while_is_tried_again(transport: str) -
                 Fault(Overloaded("later", retry_after_s=1)),
                 Stream(status(COMPLETED), first=3),
             ],
+            "GetTask": [Http(502, b"bad gateway"), Fault(Overloaded("later", retry_after_s=1))],
         }
         async with scripted(BINDING[transport], script) as agent:
             assert (await streamed(agent))[-1] == status(COMPLETED)
@@ -329,12 +340,85 @@ def test_message_stream_taken_up_again_ends_when_the_agent_asks_though_the_subsc
 
 
 @both
-def test_server_that_never_closes_a_finished_stream_holds_nobody_up(transport: str) -> None:
+@pytest.mark.parametrize(
+    "told",
+    [
+        (task(), status(COMPLETED)),
+        (task(), status(TaskState.INPUT_REQUIRED, "Well?")),
+        (task(TaskState.INPUT_REQUIRED),),
+    ],
+)
+def test_server_that_never_closes_a_finished_stream_holds_nobody_up(
+    transport: str, told: tuple[StreamEvent, ...]
+) -> None:
     async def test() -> None:
-        script: Script = {"SendStreamingMessage": [Stream(task(), status(COMPLETED), end="hang")]}
+        script: Script = {"SendStreamingMessage": [Stream(*told, b":\n\n", end="hang")]}
         async with scripted(BINDING[transport], script) as agent:
-            assert await streamed(agent, idle_s=60) == [task(), status(COMPLETED)]
+            assert await streamed(agent, idle_s=60) == list(told)
 
+    run(test())
+
+
+@both
+def test_question_in_a_follow_up_ends_its_stream_that_the_server_leaves_open(transport: str) -> None:
+    async def test() -> None:
+        told: list[StreamEvent] = [
+            task(TaskState.INPUT_REQUIRED),
+            status(WORKING),
+            status(TaskState.INPUT_REQUIRED, "And?"),
+        ]
+        script: Script = {"SendStreamingMessage": [Stream(*told, end="hang")]}
+        async with scripted(BINDING[transport], script) as agent:
+            assert await streamed(agent, task_id=TASK, idle_s=60) == told
+
+    run(test())
+
+
+class Told:
+    """A source of events that the test lets out one by one."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[StreamEvent] = asyncio.Queue()
+
+    async def read(self) -> Sequence[tuple[str | None, StreamEvent]]:
+        return [(None, await self.events.get())]
+
+    async def close(self) -> None:
+        pass
+
+
+def test_question_that_was_just_answered_is_not_taken_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: object) -> Any:
+        raise TaskNotFound(TASK)
+
+    async def test() -> None:
+        source = Told()
+
+        async def opening() -> Told:
+            return source
+
+        following = Following(
+            Seen(),
+            subscribe=refused,
+            read_task=refused,
+            recovery=QUICK,
+            closed=lambda: False,
+            until_input=True,
+            message=msgspec.structs.replace(message("blue"), task_id=TASK),
+            last_event_id=None,
+        )
+        events = following.events(opening)
+        source.events.put_nowait(task(TaskState.INPUT_REQUIRED))
+        assert await anext(events) == task(TaskState.INPUT_REQUIRED)
+        more = asyncio.ensure_future(anext(events))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not more.done()
+        source.events.put_nowait(status(COMPLETED))
+        assert await more == status(COMPLETED)
+        assert [event async for event in events] == []
+
+    monkeypatch.setattr(following_module, "_LINGER_S", 0.0)
     run(test())
 
 
@@ -447,14 +531,201 @@ def test_task_that_cannot_be_reached_again_is_named_after_a_bounded_number_of_at
 
 
 @both
-def test_server_that_closes_every_subscription_at_once_is_not_asked_for_ever(transport: str) -> None:
+@pytest.mark.parametrize("told", [(), (task(WORKING),), (status(WORKING),), (task(WORKING), status(WORKING))])
+def test_server_that_closes_every_subscription_without_news_is_not_asked_for_ever(
+    transport: str, told: tuple[StreamEvent, ...]
+) -> None:
     async def test() -> None:
         script: Script = {
             "SendStreamingMessage": [Stream(task(), status(WORKING))],
-            "SubscribeToTask": [Stream(task(WORKING)) for _ in range(QUICK.attempts + 1)],
+            "SubscribeToTask": [Stream(*told) for _ in range(QUICK.attempts + 1)],
+            "GetTask": [Answer(task(WORKING)) for _ in range(QUICK.attempts + 1)],
+        }
+        events: list[StreamEvent] = []
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card, recovery=QUICK) as peer:
+            stream = peer.stream("go")
+            with pytest.raises(TaskInDoubt, match="ended the stream too early"):
+                await all_into(events, stream)
+        assert events == [task(), status(WORKING)]
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("told", [status(WORKING), artifact_update("a", "one "), appended("a", "two")])
+def test_task_is_read_when_the_stream_that_was_to_go_on_with_it_ends_by_itself(
+    transport: str, told: StreamEvent
+) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING), artifact_update("a", "one "))],
+            "SubscribeToTask": [Stream(told)],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", "one two")))],
         }
         async with scripted(BINDING[transport], script) as agent:
-            with pytest.raises(TaskInDoubt, match="ended the stream too early"):
+            events = await streamed(agent)
+        assert agent.calls == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+        assert events == [
+            task(),
+            status(WORKING),
+            artifact_update("a", "one "),
+            appended("a", "two"),
+            status(COMPLETED),
+        ]
+
+    run(test())
+
+
+@both
+def test_task_is_read_when_it_cannot_be_told_whether_pieces_of_broken_streams_are_new(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING), artifact_update("a", "one "), end="cut")],
+            "SubscribeToTask": [Stream(appended("a", "two"), end="cut")],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", "one two")))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            assert text_of(await streamed(agent)) == "one two"
+        assert agent.calls == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Http(404),
+        Http(405, b"Method Not Allowed"),
+        Http(500, b"oops"),
+        Fault(InternalError("oops")),
+        Stream(end="cut"),
+        Stream(b":\n\n", end="reset"),
+        Stream(b"data: nothing\n\n"),
+    ],
+)
+def test_task_that_ended_is_read_though_the_subscription_comes_to_nothing_in_any_way(
+    transport: str, answer: Step
+) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), artifact_update("a", "one "), end="cut", first=1)],
+            "SubscribeToTask": [answer],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", "one two")))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            events = await streamed(agent)
+        assert events[1:] == [artifact_update("a", "one "), appended("a", "two"), status(COMPLETED)]
+        assert agent.calls == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+
+    run(test())
+
+
+@both
+def test_task_that_cannot_be_read_is_subscribed_to_again_when_a_subscription_ends_by_itself(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING))],
+            "SubscribeToTask": [Stream(task(WORKING)), Stream(task(COMPLETED))],
+            "GetTask": [Fault(UnsupportedOperation("tasks are not kept"))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            assert await streamed(agent) == [task(), status(WORKING), status(COMPLETED)]
+
+    run(test())
+
+
+@both
+def test_subscription_that_ends_by_itself_goes_on_behind_its_last_number_while_the_task_is_at_work(
+    transport: str,
+) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING), first=1)],
+            "SubscribeToTask": [
+                Stream(artifact_update("a", "one "), first=3),
+                Stream(appended("a", "two"), status(COMPLETED), first=4),
+            ],
+            "GetTask": [Answer(task(WORKING, artifact("a", "one two")))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            assert text_of(await streamed(agent)) == "one two"
+        assert agent.requests[-1].headers["last-event-id"] == "3"
+
+    run(test())
+
+
+# --- told again from the beginning ------------------------------------------------------------------------------------
+
+PIECES: Sequence[StreamEvent] = (artifact_update("a", "one "), appended("a", "two "))
+REST: Sequence[StreamEvent] = (appended("a", "three"), status(COMPLETED))
+
+
+@both
+@pytest.mark.parametrize(
+    "first",
+    [(), (task(),), (task(), status(WORKING)), (task(WORKING, artifact("a", "one two ")),), (status(WORKING),)],
+)
+def test_replay_from_the_beginning_gives_only_what_is_beyond_what_was_given(
+    transport: str, first: tuple[StreamEvent, ...]
+) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING), *PIECES, end="cut")],
+            "SubscribeToTask": [Stream(*first, *PIECES, *REST)],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", "one two three")))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            agent.patient = True
+            assert await streamed(agent) == [task(), status(WORKING), *PIECES, *REST]
+
+    run(test())
+
+
+# --- what is no event of A2A ------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"event: ping\ndata: {}\n\n",
+        b"event: ping\ndata: ping\n\n",
+        b'event: heartbeat\ndata: {"time": 1}\n\n',
+        b"data: ping\n\n",
+        b"data: [DONE]\n\n",
+        b"data: null\n\n",
+        b'data: ""\n\n',
+        b'data: {"jsonrpc":"2.0","id":1,"result":null}\n\n',
+    ],
+)
+def test_frame_that_is_not_meant_as_an_event_is_passed_over(transport: str, frame: bytes) -> None:
+    async def test() -> None:
+        told = Stream(frame, task(), frame, artifact_update("a", "one"), frame, status(COMPLETED), frame)
+        async with scripted(BINDING[transport], {"SendStreamingMessage": [told]}) as agent:
+            assert await streamed(agent) == [task(), artifact_update("a", "one"), status(COMPLETED)]
+
+    if transport == "rest" and b"jsonrpc" in frame:
+        return
+    run(test())
+
+
+@both
+def test_event_under_a_name_of_the_servers_own_is_an_event(transport: str) -> None:
+    async def test() -> None:
+        named = Stream(b"event: status\n", task(), b"event: status\n", status(COMPLETED))
+        async with scripted(BINDING[transport], {"SendStreamingMessage": [named]}) as agent:
+            assert await streamed(agent) == [task(), status(COMPLETED)]
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("frame", [b"data: garbage\n\n", b"data: [1]\n\n", b"event: notice\ndata: {}\n\n"])
+def test_stream_of_nothing_but_what_is_no_event_is_the_peers_fault(transport: str, frame: bytes) -> None:
+    async def test() -> None:
+        async with scripted(BINDING[transport], {"SendStreamingMessage": [Stream(frame)]}) as agent:
+            with pytest.raises(InvalidPeerResponse):
                 await streamed(agent)
 
     run(test())
@@ -508,14 +779,50 @@ def test_error_in_a_stream_is_raised_behind_the_events_before_it(transport: str)
 
 
 @both
-@pytest.mark.parametrize("frame", [b"garbage", b"[]", b"{}", b'{"task":7}'])
+@pytest.mark.parametrize("frame", [b"{garbage", b"{}", b'{"task":7}'])
 @pytest.mark.requirement("stream.exactly-one-payload")
-def test_frame_that_is_no_event_is_the_peers_fault(transport: str, frame: bytes) -> None:
+def test_event_that_cannot_be_read_is_the_peers_fault(transport: str, frame: bytes) -> None:
     async def test() -> None:
         async with scripted(
-            BINDING[transport], {"SendStreamingMessage": [Stream(task(), in_frame(transport, frame))]}
+            BINDING[transport], {"SendStreamingMessage": [Stream(in_frame(transport, frame), task(COMPLETED))]}
         ) as agent:
             with pytest.raises(InvalidPeerResponse):
+                await streamed(agent)
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("frame", [b"{garbage", b"{}", b'{"task":7}'])
+def test_task_is_read_and_followed_on_when_one_of_its_events_cannot_be_read(transport: str, frame: bytes) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING), in_frame(transport, frame), first=1)],
+            "GetTask": [Answer(task(WORKING, artifact("a", "one ")))],
+            "SubscribeToTask": [Stream(task(WORKING, artifact("a", "one two")), status(COMPLETED), first=4)],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            events = await streamed(agent)
+        assert agent.calls == ["SendStreamingMessage", "GetTask", "SubscribeToTask"]
+        assert "last-event-id" not in agent.requests[-1].headers  # its text was told by the task itself
+        assert (text_of(events), events[-1]) == ("one two", status(COMPLETED))
+
+    run(test())
+
+
+@both
+def test_task_whose_events_can_never_be_read_is_in_doubt(transport: str) -> None:
+    async def test() -> None:
+        broken = in_frame(transport, b'{"task":7}')
+        attempts = QUICK.attempts + 1
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), broken)],
+            "SubscribeToTask": [Stream(broken) for _ in range(attempts)],
+            "GetTask": [Answer(task()) for _ in range(attempts + 1)],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            agent.patient = True  # the ids of the later calls are others
+            with pytest.raises(TaskInDoubt, match=TASK):
                 await streamed(agent)
 
     run(test())

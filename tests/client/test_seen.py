@@ -172,6 +172,69 @@ def test_first_task_is_given_even_when_its_id_was_known() -> None:
     assert Seen(TASK).take(task()) == (task(),)
 
 
+# --- taken up again ---------------------------------------------------------------------------------------------------
+
+
+def given_across(before: Sequence[StreamEvent], after: Sequence[StreamEvent]) -> list[StreamEvent]:
+    """What is given of a stream that breaks and is taken up again, from there on."""
+    seen = Seen()
+    for event in before:
+        seen.take(event)
+    seen.resumed()
+    return [news for event in after for news in seen.take(event)]
+
+
+ONE_TWO: list[StreamEvent] = [task(), status(WORKING), artifact_update("a", "one "), appended("a", "two ")]
+
+
+def test_replay_is_held_back_until_it_is_beyond_what_was_given() -> None:
+    again = [artifact_update("a", "one "), appended("a", "two three "), appended("a", "four")]
+    assert given_across(ONE_TWO, again) == [appended("a", "three "), appended("a", "four")]
+
+
+def test_replay_that_turns_out_to_be_another_content_is_given_whole_and_anew() -> None:
+    again = [artifact_update("a", "eins "), appended("a", "zwei "), appended("a", "drei ")]
+    assert given_across(ONE_TWO, again) == [artifact_update("a", "eins zwei "), appended("a", "drei ")]
+
+
+@pytest.mark.parametrize("state", [COMPLETED, TaskState.FAILED, TaskState.INPUT_REQUIRED])
+def test_replay_that_is_shorter_when_the_task_rests_is_another_content(state: TaskState) -> None:
+    named = artifact_update_of(replace(artifact("a", "o"), name="Report"))
+    news = given_across(ONE_TWO, [named, appended("a", "n"), status(state)])
+    whole = artifact_update_of(replace(artifact("a", "on"), name="Report"))
+    assert news == [whole, status(state)]
+
+
+def test_replay_that_breaks_off_and_begins_again_gives_nothing_twice() -> None:
+    seen = Seen()
+    told = [news for event in ONE_TWO for news in seen.take(event)]
+    for upto in (3, 3, 3, None):
+        seen.resumed()
+        for again in [*ONE_TWO, appended("a", "three"), status(COMPLETED)][:upto]:
+            told += seen.take(again)
+    assert told == [*ONE_TWO, appended("a", "three"), status(COMPLETED)]
+
+
+def test_replay_behind_a_snapshot_gives_nothing_twice() -> None:
+    again = [task(WORKING, artifact("a", "one two three")), *ONE_TWO[2:], appended("a", "three"), appended("a", "!")]
+    assert given_across(ONE_TWO, again) == [appended("a", "three"), appended("a", "!")]
+
+
+def test_piece_that_goes_on_where_the_stream_broke_is_given() -> None:
+    assert given_across(ONE_TWO, [appended("a", "three")]) == [appended("a", "three")]
+
+
+def test_replay_of_what_the_agent_has_said_on_its_way_gives_nothing() -> None:
+    said: list[StreamEvent] = [task(), status(WORKING, "reading"), status(WORKING, "thinking")]
+    more = status(WORKING, "writing")
+    assert given_across(said, [task(), status(TaskState.SUBMITTED), *said[1:], more]) == [more]
+
+
+def test_status_with_metadata_is_given_though_it_is_the_last_one_again() -> None:
+    marked = replace(status(WORKING), metadata={"done": 0.5})
+    assert given_across([task(), status(WORKING)], [status(WORKING), marked]) == [marked]
+
+
 def artifact_update_of(of: Artifact, *, append: bool = False) -> TaskArtifactUpdateEvent:
     return TaskArtifactUpdateEvent(TASK, CONTEXT, of, append)
 
@@ -317,6 +380,28 @@ def test_stream_cut_anywhere_and_taken_up_by_a_snapshot_gives_the_whole_task_and
         pieces = "".join(a.text for a in told[0].artifacts) if isinstance(told[0], Task) else ""
         pieces += text_of(told)
         assert sorted(pieces) == sorted("".join(a.text for a in task_at(log, len(log), apart=False).artifacts))
+
+
+@given(actions=_actions, cuts=st.lists(st.integers(1, 20), max_size=3), whole_first=st.booleans())
+def test_stream_cut_anywhere_and_replayed_from_the_beginning_gives_the_whole_task_and_no_text_twice(
+    actions: list[tuple[str, object, object]], cuts: list[int], whole_first: bool
+) -> None:
+    log = server_log(actions, [])
+    seen = Seen()
+    told: list[StreamEvent] = []
+    for length in cuts:
+        for event in log[: min(length, len(log) - 1)]:
+            told += seen.take(event)
+        seen.resumed()
+    for event in log if whole_first or not told else log[1:]:
+        told += seen.take(event)
+
+    assert plain(consumed(told)) == plain(task_at(log, len(log), apart=False))
+    assert sorted(text_of(told)) == sorted("".join(a.text for a in task_at(log, len(log), apart=False).artifacts))
+    says = Counter(
+        e.status.message.message_id for e in told if isinstance(e, TaskStatusUpdateEvent) and e.status.message
+    )
+    assert set(says.values()) <= {1}
 
 
 @given(actions=_actions)

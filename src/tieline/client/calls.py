@@ -17,7 +17,7 @@ from tieline.client.following import Following, Recovery, rests
 from tieline.client.opening import Opened
 from tieline.client.route import Way
 from tieline.client.seen import Seen
-from tieline.client.transport import Events
+from tieline.client.transport import Events, NotServed
 from tieline.engine.fold import Fold, NotAllowed
 from tieline.errors import (
     ExtensionSupportRequired,
@@ -135,7 +135,7 @@ class Calls:
     ) -> Following:
         return Following(
             seen,
-            subscribe=lambda task_id, after: self.route.call(_subscription(task_id, after, named)),
+            subscribe=lambda task_id, after: self.route.call(_resumption(task_id, after, named)),
             read_task=lambda task_id: self.get(GetTaskRequest(task_id), named),
             recovery=self.recovery,
             closed=lambda: self.closed,
@@ -161,6 +161,21 @@ def _subscription(
     task_id: str, last_event_id: str | None, named: tuple[str, ...]
 ) -> Callable[[Way], Awaitable[Events]]:
     return lambda way: way.transport.open(_addressed(SubscribeToTaskRequest(task_id), way), named, last_event_id)
+
+
+def _resumption(task_id: str, last_event_id: str | None, named: tuple[str, ...]) -> Callable[[Way], Awaitable[Events]]:
+    """As `_subscription`, where the agent has told of the task: it is there, and what is not is the operation."""
+    subscription = _subscription(task_id, last_event_id, named)
+
+    async def call(way: Way) -> Events:
+        try:
+            return await subscription(way)
+        except NotServed as error:
+            if not error.answered:
+                raise
+            raise UnsupportedOperation(f"The agent does not let its tasks be subscribed to. {error}") from None
+
+    return call
 
 
 def _addressed(request: R, way: Way) -> R:

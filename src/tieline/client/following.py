@@ -3,6 +3,9 @@
     events ── break or early end ──> subscribe (with Last-Event-ID where the server numbers its events) ──> events
                                         └── refused: read the task, give what is missing ──> end, or try again
 
+The task is read first, too, where another subscription might be no better than the last: it ended by itself, told
+nothing, or told what may not be new; or what came was an error, or no event of A2A.
+
 The end is a terminal state, a direct Message, or the agent's wait for its caller.
 """
 
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -27,6 +31,7 @@ from tieline.errors import (
     Unreachable,
 )
 from tieline.types import Message, StreamEvent, Task, TaskState
+from tieline.wire.sse import EventTooLarge
 
 __all__ = ["Following", "Recovery", "rests"]
 
@@ -100,6 +105,7 @@ class Following:
         self._refused = False  # by the first event of what was to take the stream up again
         self._heard = False  # an event has come, of whichever source
         self._gap = False  # events may be missing, and only the task itself can tell
+        self._look = False  # the task is to be read before it is subscribed to
 
     async def events(self, opening: Callable[[], Awaitable[Events]]) -> AsyncGenerator[StreamEvent, None]:
         """All events from the opening of the stream to its end, each once.
@@ -113,24 +119,26 @@ class Following:
         source = await opening()
         alive = self._last_event_id is not None  # the source has shown that it follows the task
         told = False  # the source has been read from
+        some = False  # the source has told something
+        answered = False  # all that came is the task as it was before it got this answer to its question
         try:
             while True:
                 cut: A2AError | None = None
                 batch: Sequence[Numbered] = ()
                 try:
-                    batch = await (_lingering(source) if seen.over else source.read())
+                    batch = await (_lingering(source) if self._may_be_over and not answered else source.read())
                 except (Unreachable, PeerTimeout) as error:
                     cut = error
-                except A2AError as error:  # some servers refuse a subscription in the stream itself
-                    if told or not self._resumed or isinstance(error, _NO_REFUSAL):
-                        raise
-                    cut, self._refused = error, True
+                except A2AError as error:
+                    self._check(error, told)
+                    cut = error
+                answered = not self._heard and len(batch) == 1 and self._is_answered(batch[0][1])
                 told = True
                 for id_, event in batch:
                     if self._resumed:
                         if not alive and not isinstance(event, Task) and self._asked_behind is None:
                             self._gap = True
-                        if self._gap and _ends(event):
+                        if self._gap and self._ends(event):
                             for news in await self._missing():
                                 yield news
                             if seen.over:
@@ -138,31 +146,66 @@ class Following:
                     alive = self._heard = True
                     self._note(id_)
                     for news in seen.take(event):
-                        self._failures = 0
+                        self._failures = int(self._gap)
                         yield news
                     if self._resumed and self._until_input and seen.state is TaskState.INPUT_REQUIRED:
                         return
                 if batch:
+                    some = True
                     continue
                 if self._is_end(cut):
                     return
                 await source.close()
                 if alive and isinstance(cut, PeerTimeout):
                     self._failures = 0  # it lived, and had nothing to say
+                if self._resumed and (cut is None or not some or (self._gap and not _interrupted(seen.state))):
+                    self._look = True
+                    if cut is None:
+                        self._failures = max(self._failures, 1)
+                if self._look and (task := await self._looked_at(cut)) is not None:
+                    for news in self._caught_up(task):
+                        yield news
+                    if self._is_end(cut):
+                        return
                 while True:
                     again = await self._again(cut)
                     if not isinstance(again, Task):
-                        source, told = again, False
+                        source, told, some = again, False, False
                         alive = self._asked_behind is not None  # nothing need come until there is news
                         break
-                    self._heard = True
-                    for news in seen.take(again):
-                        self._failures = 1
+                    for news in self._caught_up(again):
                         yield news
                     if rests(again.state):
                         return
         finally:
             await source.close()
+
+    @property
+    def _may_be_over(self) -> bool:
+        seen = self._seen
+        return seen.over or (self._until_input and seen.state is TaskState.INPUT_REQUIRED)
+
+    def _is_answered(self, event: StreamEvent) -> bool:
+        """Whether the first event of a stream shows the task as it was when the stream's message came."""
+        return self._message is not None and self._message.task_id is not None and isinstance(event, Task)
+
+    def _check(self, error: A2AError, told: bool) -> None:
+        """What an error in a source means for the stream. Raises it where it is the end."""
+        if isinstance(error, InvalidPeerResponse):
+            if not self._heard or isinstance(error.__cause__, EventTooLarge):
+                raise error
+            self._look = True  # the stream is of no use, and yet the task may do well
+        elif told or not self._resumed or isinstance(error, _NO_REFUSAL):
+            raise error
+        else:
+            self._refused = True  # some servers refuse a subscription in the stream itself
+
+    def _ends(self, event: StreamEvent) -> bool:
+        status = getattr(event, "status", None)
+        if status is None:
+            return False
+        state: TaskState = status.state
+        return state.terminal or (self._until_input and state is TaskState.INPUT_REQUIRED)
 
     def _note(self, id_: str | None) -> None:
         if id_ is not None:
@@ -176,7 +219,7 @@ class Following:
         if seen.over:
             return True
         state = seen.state
-        if state is not None and state.interrupted:
+        if _interrupted(state):
             return cut is None or (self._until_input and state is TaskState.INPUT_REQUIRED)
         if seen.task_id is None:
             if isinstance(cut, PeerTimeout):
@@ -188,6 +231,26 @@ class Following:
                 context_id=None if message is None else message.context_id,
             )
         return False
+
+    async def _looked_at(self, cut: A2AError | None) -> Task | None:
+        """The task, where it tells what a subscription that goes on behind the last event would not."""
+        self._look = False
+        assert self._seen.task_id is not None
+        with suppress(A2AError):  # it may be subscribed to all the same
+            task = await self._read_task(self._seen.task_id)
+            if not self._numbered or rests(task.state) or isinstance(cut, InvalidPeerResponse):
+                return task
+        return None
+
+    def _caught_up(self, task: Task) -> Sequence[StreamEvent]:
+        """What is new in a task that was read."""
+        self._heard = True
+        self._gap = False
+        self._numbered = False  # events behind the last number have been told by the task itself
+        news = self._seen.take(task)
+        if news:
+            self._failures = 1
+        return news
 
     async def _again(self, cut: A2AError | None) -> Events | Task:
         """The next source, or the task where it cannot be subscribed to. Raises TaskInDoubt."""
@@ -205,6 +268,7 @@ class Following:
                 await asyncio.sleep(pause)
             self._failures += 1
             self._resumed = True
+            seen.resumed()
             try:
                 if self._refused or (not self._heard and self._failures > 1):
                     self._refused = False  # some servers break a stream off where they mean a refusal
@@ -212,8 +276,13 @@ class Following:
                 self._asked_behind = self._last_event_id if self._numbered else None
                 try:
                     return await self._subscribe(task_id, self._asked_behind)
-                except _NO_REFUSAL:
+                except (Unreachable, PeerTimeout, AuthenticationRequired):
                     raise
+                except (InvalidPeerResponse, InternalError):  # some servers fail where a task has ended
+                    task = await self._read_task(task_id)
+                    if not rests(task.state):
+                        raise
+                    return task
                 except A2AError:  # it has ended, or cannot be subscribed to
                     return await self._read_task(task_id)
             except _PASSING as error:
@@ -243,9 +312,8 @@ class Following:
             return ()
 
 
-def _ends(event: StreamEvent) -> bool:
-    status = getattr(event, "status", None)
-    return status is not None and bool(status.state.terminal)
+def _interrupted(state: TaskState | None) -> bool:
+    return state is not None and state.interrupted
 
 
 async def _lingering(source: Events) -> Sequence[Numbered]:

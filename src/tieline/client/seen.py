@@ -11,26 +11,24 @@ new in it:
     artifact, another content   as it is: it begins the artifact anew (§4.2.2)
     status, Message             as they are
 
-Of what was given only lengths and checksums are kept, so a long stream costs no memory here. How a text is cut into
-parts does not count: a server may keep chunks apart or join them.
+and, in a stream that was taken up again (`resumed`):
+
+    artifact, from its beginning    nothing while it repeats what was given; then what is beyond that, with `append`
+    status, a repetition            nothing
+
+Of what was given only lengths and checksums are kept (given.py), so a long stream costs no memory here; a replay is
+kept as long as it is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-from zlib import crc32
+from typing import Final
 
-import msgspec
-from msgspec import UNSET
-from msgspec.structs import replace
-
+from tieline.client.given import Given
 from tieline.errors import InvalidPeerResponse
 from tieline.types import (
-    Artifact,
     Message,
-    Metadata,
-    Part,
     StreamEvent,
     Task,
     TaskArtifactUpdateEvent,
@@ -41,21 +39,25 @@ from tieline.types import (
 
 __all__ = ["Seen"]
 
-_Kind = tuple[Any, ...]
-_TEXT = "text"
+_SAID: Final = 1000
+"""Messages of a status that are known again when they are repeated, the latest."""
+
+_BEFORE_WORK: Final = (TaskState.SUBMITTED, TaskState.UNSPECIFIED)
 
 
 class Seen:
     """A consumer's knowledge of one stream. `take` the events in order; `state` and `task_id` are as of the last."""
 
-    __slots__ = ("_artifacts", "_status", "context_id", "message", "task_id")
+    __slots__ = ("_artifacts", "_resumed", "_said", "_status", "context_id", "message", "task_id")
 
     def __init__(self, task_id: str | None = None) -> None:
         self.task_id = task_id
         self.context_id: str | None = None
         self.message: Message | None = None  # the direct Message, when that is what came
         self._status: TaskStatus | None = None
-        self._artifacts: dict[str, _Given] | None = None  # None: nothing was given yet
+        self._artifacts: dict[str, Given] | None = None  # None: nothing was given yet
+        self._said: dict[int, None] = {}  # the messages of statuses, the latest last
+        self._resumed = False
 
     @property
     def state(self) -> TaskState | None:
@@ -66,6 +68,12 @@ class Seen:
     def over(self) -> bool:
         """Whether the task has ended, or the agent has replied without one."""
         return self.message is not None or (self._status is not None and self._status.state.terminal)
+
+    def resumed(self) -> None:
+        """What follows comes from another source, which may tell again what this one has told."""
+        self._resumed = True
+        for given in (self._artifacts or {}).values():
+            given.resumed()
 
     def take(self, event: StreamEvent) -> Sequence[StreamEvent]:
         """What is new in `event`, as events.
@@ -86,158 +94,69 @@ class Seen:
         if self._artifacts is None:
             self._artifacts = {}
         if isinstance(event, TaskStatusUpdateEvent):
-            self._status = event.status
-            return (event,)
+            return self._take_status(event)
         return self._take_artifact(event)
 
     def _take_task(self, task: Task) -> Sequence[StreamEvent]:
         self.task_id = task.id
         self.context_id = task.context_id
         if self._artifacts is None:
-            self._artifacts = {artifact.artifact_id: _Given(artifact) for artifact in task.artifacts}
-            self._status = task.status
+            self._artifacts = {artifact.artifact_id: Given(artifact) for artifact in task.artifacts}
+            self._note(task.status)
             return (task,)
         context_id = task.context_id or ""
         news: list[StreamEvent] = []
         for artifact in task.artifacts:
             news += self._take_artifact(TaskArtifactUpdateEvent(task.id, context_id, artifact))
+        news += self._settled(task.status)
         if self._is_news(task.status):
             news.append(TaskStatusUpdateEvent(task.id, context_id, task.status))
-            self._status = task.status
+            self._note(task.status)
         return news
 
+    def _take_status(self, event: TaskStatusUpdateEvent) -> Sequence[StreamEvent]:
+        if not self._resumed:
+            self._note(event.status)
+            return (event,)
+        news: list[StreamEvent] = [*self._settled(event.status)]
+        if self._is_news(event.status) or event.metadata:
+            self._note(event.status)
+            news.append(event)
+        return news
+
+    def _note(self, status: TaskStatus) -> None:
+        self._status = status
+        if status.message is not None:
+            self._said[_mark(status.message)] = None
+            if len(self._said) > _SAID:
+                del self._said[next(iter(self._said))]
+
     def _is_news(self, status: TaskStatus) -> bool:
-        """Whether a snapshot's status says anything that the last one did not."""
+        """Whether a status that may be a repetition says anything that was not said."""
         last = self._status
-        if last is None or status.state is not last.state:
+        if last is None:
             return True
+        if status.state is not last.state:
+            return status.state is not TaskState.SUBMITTED or last.state in _BEFORE_WORK
         # A snapshot may have lost the message, and a server may write the time anew: neither is news.
-        return status.message is not None and not _same_message(status.message, last.message)
+        return status.message is not None and _mark(status.message) not in self._said
+
+    def _settled(self, status: TaskStatus) -> Sequence[StreamEvent]:
+        """What was held back as a replay, when the task rests with that."""
+        if not self._resumed or not (status.state.terminal or status.state is TaskState.INPUT_REQUIRED):
+            return ()
+        return [event for given in (self._artifacts or {}).values() for event in given.settle()]
 
     def _take_artifact(self, event: TaskArtifactUpdateEvent) -> Sequence[StreamEvent]:
         assert self._artifacts is not None
         artifact = event.artifact
         given = self._artifacts.get(artifact.artifact_id)
         if given is None:
-            self._artifacts[artifact.artifact_id] = _Given(artifact)
+            self._artifacts[artifact.artifact_id] = Given(artifact)
             return (event,)
-        if event.append:
-            given.add(artifact)
-            return (event,)
-        rest = given.rest_of(artifact.parts)
-        if rest is None:
-            self._artifacts[artifact.artifact_id] = _Given(artifact)
-            return (event,)
-        news = replace(artifact, parts=tuple(rest))
-        if not rest and not given.head_differs(artifact):
-            return ()
-        given.add(news)
-        return (replace(event, artifact=news, append=True),)
+        return given.take(event)
 
 
-class _Given:
-    """What was given of one artifact: runs of text and other parts, each as a kind, a length and a checksum."""
-
-    __slots__ = ("_head", "_kinds", "_lengths", "_sums")
-
-    def __init__(self, artifact: Artifact) -> None:
-        self._head: tuple[str | None, str | None, Metadata, frozenset[str]] = (None, None, {}, frozenset())
-        self._kinds: list[_Kind] = []
-        self._lengths: list[int] = []
-        self._sums: list[int] = []
-        self.add(artifact)
-
-    def add(self, artifact: Artifact) -> None:
-        """Parts were given behind those before."""
-        for part in artifact.parts:
-            text = part.text
-            if text is None:
-                self._kinds.append(_kind(part))
-                self._lengths.append(0)
-                self._sums.append(_checksum(part))
-            elif text:
-                kind = (_TEXT, part.media_type, part.filename, part.metadata)
-                if not self._kinds or self._kinds[-1] != kind:
-                    self._kinds.append(kind)
-                    self._lengths.append(0)
-                    self._sums.append(0)
-                self._lengths[-1] += len(text)
-                self._sums[-1] = crc32(_bytes(text), self._sums[-1])
-        if artifact.name or artifact.description or artifact.metadata or artifact.extensions:
-            self._head = self._merged(artifact)
-
-    def _merged(self, artifact: Artifact) -> tuple[str | None, str | None, Metadata, frozenset[str]]:
-        name, description, metadata, extensions = self._head
-        return (
-            artifact.name or name,
-            artifact.description or description,
-            {**metadata, **(artifact.metadata or {})},
-            extensions.union(artifact.extensions),
-        )
-
-    def head_differs(self, artifact: Artifact) -> bool:
-        """Whether name, description, metadata or extensions say anything new."""
-        return self._merged(artifact) != self._head
-
-    def rest_of(self, parts: Sequence[Part]) -> list[Part] | None:
-        """The parts behind what was given, when `parts` begin with it; None when they do not."""
-        runs = _runs(parts)
-        count = len(self._kinds)
-        if len(runs) < count:
-            return None
-        rest: list[Part] = []
-        for index in range(count):
-            kind, part, pieces = runs[index]
-            if kind != self._kinds[index]:
-                return None
-            if kind[0] != _TEXT:
-                if _checksum(part) != self._sums[index]:
-                    return None
-                continue
-            text = "".join(pieces)
-            length = self._lengths[index]
-            if len(text) < length or crc32(_bytes(text[:length])) != self._sums[index]:
-                return None
-            if len(text) > length:
-                if index < count - 1:
-                    return None
-                rest.append(replace(part, text=text[length:]))
-        for _, part, pieces in runs[count:]:
-            rest.append(replace(part, text="".join(pieces)) if pieces else part)
-        return rest
-
-
-def _runs(parts: Sequence[Part]) -> list[tuple[_Kind, Part, list[str]]]:
-    """Parts with neighbouring texts of one kind joined: kind, first part, and the texts of a run."""
-    runs: list[tuple[_Kind, Part, list[str]]] = []
-    for part in parts:
-        text = part.text
-        if text is None:
-            runs.append((_kind(part), part, []))
-        elif text:
-            kind = (_TEXT, part.media_type, part.filename, part.metadata)
-            if runs and runs[-1][0] == kind:
-                runs[-1][2].append(text)
-            else:
-                runs.append((kind, part, [text]))
-    return runs
-
-
-def _kind(part: Part) -> _Kind:
-    return (part.kind, part.media_type, part.filename, part.metadata)
-
-
-def _checksum(part: Part) -> int:
-    if part.raw is not None:
-        return crc32(part.raw)
-    if part.data is not UNSET:  # in sorted form: a server may give the members of an object in another order
-        return crc32(msgspec.json.encode(part.data, order="sorted", enc_hook=str))
-    return crc32(_bytes(part.url or ""))
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _same_message(message: Message, other: Message | None) -> bool:
-    return other is not None and message.message_id == other.message_id and message.parts == other.parts
+def _mark(message: Message) -> int:
+    """What a message is known again by."""
+    return hash((message.message_id, *(part.text for part in message.parts)))
