@@ -7,20 +7,25 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 import pytest
 
 from tests.client.foreign import NEW, OLD, Foreign, card_01, card_03, card_10, foreign
 from tests.client.running import QUICK, run
-from tests.client.scripted import Http, Raw
-from tieline import Part, Task, TaskState, Timeouts, connect
+from tests.client.scripted import Http, Raw, card_of
+from tests.client.tasks import artifact, artifact_update, message, task
+from tieline import Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, Timeouts, connect
+from tieline.card import AgentInterface
+from tieline.client.route import Route, Way
 from tieline.errors import (
     A2AError,
     InternalError,
     InvalidCard,
     InvalidParams,
     InvalidPeerResponse,
+    InvalidRequest,
     MethodNotFound,
     PeerTimeout,
     TaskInDoubt,
@@ -29,6 +34,7 @@ from tieline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
+from tieline.wire import protobuf
 
 ALL = ("JSONRPC 1.0", "JSONRPC 0.3", "JSONRPC 0.1", "HTTP+JSON 1.0", "HTTP+JSON 0.3")
 SEND = {
@@ -518,6 +524,38 @@ def test_calls_that_come_together_find_the_same_way() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("refusal", [MethodNotFound("no"), VersionNotSupported("0.3"), InvalidRequest("what?")])
+def test_call_that_is_refused_after_another_has_found_the_way_goes_that_way(refusal: A2AError) -> None:
+    async def test() -> None:
+        listed, meant = (Way(AgentInterface("http://h", "JSONRPC", v), None) for v in ("0.3", "1.0"))  # type: ignore[arg-type]
+        made: list[Way] = []
+        found = asyncio.Event()
+
+        def guessed() -> list[Way]:
+            made.append(meant)
+            return [meant]
+
+        async def at_once(way: Way) -> str:
+            if way is listed:
+                raise refusal
+            return way.interface.protocol_version
+
+        async def late(way: Way) -> str:
+            if way is listed:
+                await found.wait()
+            return await at_once(way)
+
+        route = Route([listed], guessed)
+        waiting = [asyncio.ensure_future(route.call(late)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert await route.call(at_once) == "1.0"
+        found.set()
+        assert await asyncio.gather(*waiting) == ["1.0"] * 3
+        assert (made, route.way) == ([meant], meant)
+
+    run(test())
+
+
 # --- gRPC -------------------------------------------------------------------------------------------------------------
 
 
@@ -564,5 +602,64 @@ def test_grpc_that_is_pinned_is_not_left() -> None:
             with pytest.raises(InvalidCard, match=r"of GRPC"):
                 await connect(agent.url, transport="GRPC", version="0.3")
         assert agent.calls == []
+
+    run(test())
+
+
+def grpc_server_of(**handlers: Any) -> grpc.aio.Server:
+    """A gRPC server of A2A 1.0 that has these operations, each on bytes, and no other."""
+    made = {
+        name: grpc.unary_stream_rpc_method_handler(handler)
+        if protobuf.RPCS[name].streaming
+        else grpc.unary_unary_rpc_method_handler(handler)
+        for name, handler in handlers.items()
+    }
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(protobuf.SERVICE, made),))
+    return server
+
+
+def test_grpc_stream_that_ends_as_not_implemented_in_the_middle_is_one_that_broke() -> None:
+    async def stream(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        for event in (task(TaskState.WORKING), artifact_update("a", "one ")):
+            yield protobuf.RPCS["SendStreamingMessage"].write_answer(event)
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not here")
+
+    async def get(request: bytes, context: Any) -> bytes:
+        return protobuf.RPCS["GetTask"].write_answer(task(TaskState.COMPLETED, artifact("a", "one two")))
+
+    async def test() -> None:
+        server = grpc_server_of(SendStreamingMessage=stream, GetTask=get)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            card = card_of((f"127.0.0.1:{port}", "GRPC"))
+            async with connect(card, recovery=QUICK) as peer:
+                events = [event async for event in peer.stream("go")]
+        finally:
+            await server.stop(None)
+        assert events[0] == task(TaskState.WORKING)
+        assert "".join(e.artifact.text for e in events if isinstance(e, TaskArtifactUpdateEvent)) == "one two"
+        assert isinstance(events[-1], TaskStatusUpdateEvent)
+        assert events[-1].status.state is TaskState.COMPLETED
+
+    run(test())
+
+
+def test_grpc_server_that_has_gone_since_the_last_call_is_left_for_the_next_interface() -> None:
+    async def send(request: bytes, context: Any) -> bytes:
+        return protobuf.RPCS["SendMessage"].write_answer(message("by gRPC"))
+
+    async def test() -> None:
+        async with foreign(*ALL) as agent:
+            server = grpc_server_of(SendMessage=send)
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            agent.cards[NEW] = card_10((f"127.0.0.1:{port}", "GRPC", "1.0"), place(agent, "JSONRPC 1.0"))
+            async with connect(agent.url) as peer:
+                assert await peer.ask("hi") == "by gRPC"
+                await server.stop(None)
+                assert await peer.ask("hi") == "JSONRPC 1.0"
+                assert peer.transport == "JSONRPC"
 
     run(test())

@@ -81,6 +81,9 @@ _OF_HTTP: Final = frozenset(  # headers that are the business of HTTP, or are se
 )
 _PROBE: Final = "/grpc.health.v1.Health/Check"  # any answer to it, a refusal too, shows that the connection lives
 _PROBE_S: Final = 5.0
+_NO_CONNECTION: Final = "failed to connect to all addresses"
+"""How grpcio begins to say that a call had no connection to go out by."""
+
 _HANDSHAKE: Final = re.compile(r"OPENSSL_internal:([A-Z_]+)(?:: ([^:]+))?")
 
 _BY_NAME: Final[dict[str, type[A2AError]]] = {
@@ -315,7 +318,9 @@ class GrpcTransport:
             await self.outcome(self._channel.unary_unary(_PROBE)(b"", timeout=_PROBE_S))
         except (Unreachable, PeerTimeout):
             return False
-        except (A2AError, NotServed):
+        except NotServed as error:
+            return error.answered
+        except A2AError:
             return True
         return True
 
@@ -334,13 +339,15 @@ class GrpcTransport:
             return named
         if code == "UNIMPLEMENTED":
             # The server's own word, not the agent's: it knows no such method, and has carried out nothing.
-            return NotServed(Unreachable(f"{where} does not serve {self._service}: {shown}"))
+            return NotServed(Unreachable(f"{where} does not serve {self._service}: {shown}"), answered=True)
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             word = "wants credentials" if code == "UNAUTHENTICATED" else "refused the call"
             status = 401 if code == "UNAUTHENTICATED" else 403
             return AuthenticationRequired(f"{where} {word} ({code}): {shown}", status=status)
         if code == "DEADLINE_EXCEEDED":
             return PeerTimeout(f"{where} did not answer in time.")
+        if code == "UNAVAILABLE" and details.startswith(_NO_CONNECTION):
+            return NotServed(Unreachable(f"No connection to {where}: {shown}"))
         if code in ("UNAVAILABLE", "CANCELLED"):
             return Unreachable(f"The connection to {where} broke: {shown or code}.")
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
@@ -366,10 +373,12 @@ class _GrpcEvents:
         self._first: bytes | None = None
         self._reading: asyncio.Task[Any] | None = None
         self._over = False
+        self._begun = False
 
     async def begin(self) -> None:
         """Wait for the first event, or the refusal. Raises as Transport.open does."""
         self._first = await self._next()
+        self._begun = True
 
     async def read(self) -> Sequence[Numbered]:
         """See Events.read."""
@@ -401,7 +410,12 @@ class _GrpcEvents:
         if reading.cancelled():
             raise Unreachable("The stream was closed.")
         self._over = True  # unless there is a message
-        message: bytes | None = reading.result()
+        try:
+            message: bytes | None = reading.result()
+        except NotServed as error:
+            if self._begun:  # the call was served all the same
+                raise error.error from None
+            raise
         self._over = message is None
         return message
 

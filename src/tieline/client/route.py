@@ -132,6 +132,7 @@ class Route:
     def __init__(self, ways: Sequence[Way], guessed: Callable[[], Sequence[Way]] = tuple) -> None:
         self._ways = tuple(ways)
         self._guessed = guessed
+        self._guesses: tuple[Way, ...] | None = None  # made when they are first wanted
         self._works = False
         self.way = self._ways[0]
 
@@ -144,44 +145,55 @@ class Route:
         """`call` by the way in use, else by the others in their order; what works is used from then on.
 
         Another way is tried only when nothing was sent that could have been carried out: no connection, or an answer
-        that proves that another version or binding is spoken there.
+        that proves that another version or binding is spoken there. A way that another call finds meanwhile counts.
 
         Raises:
             A2AError: what the only way said; Unreachable with all of them where there are several.
         """
         failures: list[tuple[Way, Failure]] = []
-        for way in (self.way, *(way for way in self._ways if way is not self.way)):
+        tried: list[Way] = []
+        while (way := self._next(tried, failures)) is not None:
+            tried.append(way)
+            works, guessed = self._works, not _among(self._ways, way)
             try:
                 result = await call(way)
             except (NotServed, A2AError) as failure:
-                self._pass_over(failure)
-                failures.append((way, failure))
+                if guessed and isinstance(failure, UnsupportedOperation):
+                    continue  # the version has no such operation; nothing need have been sent
+                _pass_over(failure, works)
+                if not guessed:
+                    failures.append((way, failure))
             else:
                 self.way = way
                 self._works = True
-                return result
-        if not self._works and any(_answered(failure) for _, failure in failures):
-            for way in self._guessed():
-                try:
-                    result = await call(way)
-                except UnsupportedOperation:  # the version has no such operation; nothing need have been sent
-                    continue
-                except (NotServed, A2AError) as failure:
-                    self._pass_over(failure)
-                else:
-                    self.way = way
+                if not _among(self._ways, way):
                     self._ways = (way, *self._ways)
-                    self._works = True
-                    return result
+                return result
         raise _told(failures) from None
 
-    def _pass_over(self, failure: Failure) -> None:
-        """Raise what ends a call; returns where the next way may be tried."""
-        if isinstance(failure, NotServed):
-            if failure.final:
-                raise failure.error from None
-        elif type(failure) not in _NOT_SPOKEN and (self._works or type(failure) not in _NOT_UNDERSTOOD):
-            raise failure
+    def _next(self, tried: Sequence[Way], failures: Sequence[tuple[Way, Failure]]) -> Way | None:
+        """The way to try next: what the card lists, then what a card may have meant that is wrong."""
+        for way in (self.way, *self._ways):
+            if not _among(tried, way):
+                return way
+        if self._works or not any(_answered(failure) for _, failure in failures):
+            return None
+        if self._guesses is None:
+            self._guesses = tuple(self._guessed())
+        return next((way for way in self._guesses if not _among(tried, way)), None)
+
+
+def _among(ways: Sequence[Way], way: Way) -> bool:
+    return any(each is way for each in ways)
+
+
+def _pass_over(failure: Failure, works: bool) -> None:
+    """Raise what ends a call; returns where the next way may be tried. `works`: something had worked by then."""
+    if isinstance(failure, NotServed):
+        if failure.final:
+            raise failure.error from None
+    elif type(failure) not in _NOT_SPOKEN and (works or type(failure) not in _NOT_UNDERSTOOD):
+        raise failure
 
 
 Failure = NotServed | A2AError
