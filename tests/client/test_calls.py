@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -26,9 +27,11 @@ from tests.client.scripted import (
     Step,
     Stream,
     card_of,
+    listening,
+    read_request,
     scripted,
 )
-from tests.client.tasks import CONTEXT, TASK, artifact, artifact_update, message, status, task
+from tests.client.tasks import CONTEXT, TASK, appended, artifact, artifact_update, message, status, task
 from tieline import Message, Part, Peer, Role, TaskState, Timeouts, connect
 from tieline.errors import (
     A2AError,
@@ -55,7 +58,7 @@ from tieline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
-from tieline.types import ListTasksResponse, StreamEvent, decode, encode
+from tieline.types import ListTasksResponse, SendMessageResponse, StreamEvent, decode, encode
 from tieline.wire import jsonrpc
 
 BINDING = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
@@ -88,6 +91,153 @@ async def sent(transport: str, *steps: Step, **options: Any) -> object:
         connect(agent.card, **options) as peer,
     ):
         return await peer.send("go")
+
+
+# --- connections that are used again ----------------------------------------------------------------------------------
+
+
+@both
+def test_connection_that_was_closed_since_the_last_call_leaves_no_message_in_doubt(transport: str) -> None:
+    async def test() -> None:
+        result = encode(SendMessageResponse(message=message("hi")))
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            request = await read_request(reader)
+            if request is not None:
+                body = result
+                if transport == "jsonrpc":
+                    body = jsonrpc.encode_result(encode(request.json["id"]), result)
+                writer.write(Http(200, body).data)  # and it does not say that it closes
+                received.append(request)
+
+        received: list[Request] = []
+        async with listening(serve) as port:
+            card = card_of((f"http://127.0.0.1:{port}", BINDING[transport]))
+            async with connect(card, query={"key": "SECRET"}) as peer:
+                for _ in range(12):
+                    assert await peer.send("go") == message("hi")
+        ids = [request.params["message"]["messageId"] for request in received]
+        assert (len(ids), len(set(ids))) == (12, 12)
+
+    run(test())
+
+
+@pytest.mark.parametrize("raised", ["Can not write request body for http://h/?key=SECRET", "http://u:SECRET@h broke"])
+def test_words_of_the_http_library_that_name_a_url_are_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, raised: str
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise aiohttp.ClientOSError(None, raised)
+
+    async def test() -> None:
+        async with connect(card_of(("http://127.0.0.1:1", "JSONRPC")), query={"key": "SECRET"}) as peer:
+            with pytest.raises(TaskInDoubt, match="broke: it was closed") as caught:
+                await peer.send("go")
+        assert "SECRET" not in str(caught.value)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "request", broken)
+    run(test())
+
+
+@pytest.mark.parametrize("host", ["a..b", ".", "a" * 300, "a" * 70 + ".example"])
+def test_host_name_that_can_be_none_is_an_agent_that_cannot_be_reached(host: str) -> None:
+    async def test() -> None:
+        with pytest.raises(Unreachable, match="No connection to"):
+            await connect(f"http://{host}:1/")
+        async with (
+            scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))]}) as agent,
+            connect(card_of((f"http://{host}:1/", "JSONRPC"), (agent.url, "JSONRPC"))) as peer,
+        ):
+            assert await peer.send("go") == message("hi")
+
+    run(test())
+
+
+# --- what ask makes of streams, and of polling ------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("read", [Fault(TaskNotFound(TASK)), Answer(task(COMPLETED))])
+def test_ask_keeps_what_a_stream_has_told_that_does_not_begin_with_a_task(transport: str, read: Step) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [
+                Stream(artifact_update("a", "the "), appended("a", "answer"), status(COMPLETED)),
+                Stream(status(TaskState.WORKING), status(COMPLETED, "the answer")),
+            ],
+            "GetTask": [read, read],
+        }
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card) as peer:
+            for _ in range(2):
+                reply = await peer.ask("go")
+                assert (reply, reply.state, reply.task_id) == ("the answer", COMPLETED, TASK)
+
+    run(test())
+
+
+@both
+def test_ask_reads_the_task_whose_stream_has_told_only_its_end(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(status(COMPLETED))],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", "the answer")))],
+        }
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card) as peer:
+            assert await peer.ask("go") == "the answer"
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("refusal", [Fault(UnsupportedOperation("no stream")), Fault(MethodNotFound("no stream"))])
+def test_ask_sends_to_an_agent_that_refuses_to_stream_though_its_card_says_that_it_does(
+    transport: str, refusal: Step
+) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [refusal],
+            "SendMessage": [Answer(task(COMPLETED, artifact("a", "the answer")))],
+        }
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card, version="1.0") as peer:
+            assert await peer.ask("go") == "the answer"
+
+    run(test())
+
+
+@both
+def test_ask_looks_on_at_a_task_that_cannot_be_read_for_a_while(transport: str) -> None:
+    async def test() -> None:
+        garbage = Http(200, b"garbage")
+        down = Http(503, b"", {"Retry-After": "1"})
+        script: Script = {
+            "SendMessage": [Answer(task(TaskState.WORKING))],
+            "GetTask": [down, garbage, Fault(InternalError("oops")), Answer(task(COMPLETED, artifact("a", "done")))],
+        }
+        async with (
+            scripted(BINDING[transport], script, streaming=False) as agent,
+            connect(agent.card, recovery=QUICK) as peer,
+        ):
+            assert await peer.ask("go", poll_s=0.001) == "done"
+
+    run(test())
+
+
+@both
+def test_ask_names_the_task_that_cannot_be_read_any_more(transport: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendMessage": [Answer(task(TaskState.WORKING))],
+            "GetTask": [Http(502)] * (QUICK.attempts + 1),
+        }
+        async with (
+            scripted(BINDING[transport], script, streaming=False) as agent,
+            connect(agent.card, recovery=QUICK) as peer,
+        ):
+            with pytest.raises(TaskInDoubt) as caught:
+                await peer.ask("go", poll_s=0.001)
+        assert caught.value.task_id == TASK
+
+    run(test())
 
 
 # --- what goes out ----------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def test_agent_that_does_not_answer_for_a_while_is_tried_again(transport: str) -
                 Fault(Overloaded("later", retry_after_s=1)),
                 Stream(status(COMPLETED), first=3),
             ],
-            "GetTask": [Http(502, b"bad gateway"), Fault(Overloaded("later", retry_after_s=1))],
+            "GetTask": [Http(502, b"bad gateway")],
         }
         async with scripted(BINDING[transport], script) as agent:
             assert (await streamed(agent))[-1] == status(COMPLETED)

@@ -430,3 +430,14 @@ def test_a_server_of_ours_answers_with_a_text_or_a_task_and_shows_its_card() -> 
             assert (await discover_agent_card(f"{url}/nowhere")).error == "HTTP 404"
 
     run(test())
+
+
+@pytest.mark.parametrize("host", ["a..b", ".", "a" * 300])
+def test_host_name_that_can_be_none_is_an_error_and_nothing_is_raised(host: str) -> None:
+    async def test() -> None:
+        sent = await send_text(f"http://{host}:1/", "hi")
+        assert (sent.error or "").startswith("A2A request failed: No connection to")
+        found = await discover_agent_card(f"http://{host}:1/")
+        assert (found.error or "").startswith("agent card request failed: No connection to")
+
+    run(test())

@@ -13,17 +13,17 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from tieline.card import AgentCard
-from tieline.client.following import Following, Recovery, rests
+from tieline.client.following import PASSING, Following, Recovery, rests
 from tieline.client.opening import Opened
 from tieline.client.route import Way
 from tieline.client.seen import Seen
 from tieline.client.transport import Events, NotServed
 from tieline.engine.fold import Fold, NotAllowed
 from tieline.errors import (
+    A2AError,
     ExtensionSupportRequired,
     InvalidParams,
     MethodNotFound,
-    PeerTimeout,
     TaskInDoubt,
     TaskNotFound,
     Unreachable,
@@ -39,7 +39,9 @@ from tieline.types import (
     StreamEvent,
     SubscribeToTaskRequest,
     Task,
+    TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
 )
 
@@ -200,54 +202,84 @@ def _checked_uris(uris: Sequence[str]) -> tuple[str, ...]:
 
 
 async def streamed_answer(calls: Calls, request: SendMessageRequest, named: tuple[str, ...]) -> Task | Message:
-    """What the stream of a message comes to. A task that its events do not tell whole is read."""
+    """What the stream of a message comes to. A task that its events do not tell whole is read.
+
+    An agent that refuses to stream, whatever its card says, is sent the message: nothing was carried out.
+    """
     fold: Fold | None = None
     whole = True
-    task_id = ""
-    async with aclosing(calls.stream(request, named)) as events:
-        async for event in events:
-            if isinstance(event, Message):
-                if not task_id:
-                    return event
-                continue
-            if isinstance(event, Task):
-                fold = Fold(event)
-                task_id = event.id
-                continue
-            task_id = event.task_id
-            if fold is None:
-                whole = False
-            else:
+    try:
+        async with aclosing(calls.stream(request, named)) as events:
+            async for event in events:
+                if isinstance(event, Message):
+                    if fold is None:
+                        return event
+                    continue
+                if isinstance(event, Task):
+                    fold = Fold(event)
+                    continue
+                if fold is None:
+                    whole = False
+                    fold = Fold(_begun_with(event))
                 try:
                     fold.apply(event)
                 except NotAllowed:
                     whole = False
-            if isinstance(event, TaskStatusUpdateEvent) and event.status.state is TaskState.AUTH_REQUIRED:
-                break  # the stream stays open, but the next move is the caller's
-    if fold is not None and whole:
-        return fold.task()
-    return await calls.get(GetTaskRequest(task_id), named)
+                if isinstance(event, TaskStatusUpdateEvent) and event.status.state is TaskState.AUTH_REQUIRED:
+                    break  # the stream stays open, but the next move is the caller's
+    except (UnsupportedOperation, MethodNotFound, Unreachable):
+        if fold is not None or calls.closed:
+            raise
+    if fold is None:
+        return await calls.send(request, named)
+    told = fold.task()
+    if whole:
+        return told
+    try:
+        task = await calls.get(GetTaskRequest(told.id), named)
+    except A2AError:  # some servers do not keep what has ended
+        if not rests(told.state):
+            raise
+        return told
+    return _with_what_was_told(task, told)
 
 
-async def wait(calls: Calls, task_id: str, poll_s: float, named: tuple[str, ...]) -> Task:
+def _begun_with(event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
+    """The task that a stream tells of which does not begin with one."""
+    status = event.status if isinstance(event, TaskStatusUpdateEvent) else TaskStatus(TaskState.UNSPECIFIED)
+    return Task(event.task_id, status, event.context_id)
+
+
+def _with_what_was_told(task: Task, told: Task) -> Task:
+    """A task that was read, and what its events have told that its server does not keep."""
+    status, artifacts = task.status, task.artifacts
+    if status.message is None and status.state is told.state:
+        status = replace(status, message=told.status.message)
+    return replace(task, status=status, artifacts=artifacts or told.artifacts)
+
+
+async def wait(calls: Calls, task_id: str, poll_s: float, named: tuple[str, ...], *, task: Task | None = None) -> Task:
     """The task once it rests or has ended: by subscription where the card allows it, else by polling.
 
+    `task`: as it was told, where it was.
+
     Raises:
-        TaskNotFound; TaskInDoubt: it could be read at first, and then no more.
+        TaskNotFound; TaskInDoubt: it could be read at first, or was told, and then no more.
     """
     request = GetTaskRequest(task_id)
-    task = await calls.get(request, named)
-    if rests(task.state):
-        return task
-    pause = 0.0 if calls.streams and await _followed_to_rest(calls, task_id, named) else poll_s
     failures = 0
+    if task is None:
+        task = await calls.get(request, named)
+        if rests(task.state):
+            return task
+    pause = 0.0 if calls.streams and await _followed_to_rest(calls, task_id, named) else poll_s
     while True:
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, max(poll_s, _LONGEST_POLL_S)) or poll_s
         try:
             task = await calls.get(request, named)
             failures = 0
-        except (Unreachable, PeerTimeout) as error:
+        except PASSING as error:
             if calls.closed:
                 raise
             failures += 1
@@ -264,7 +296,7 @@ async def _followed_to_rest(calls: Calls, task_id: str, named: tuple[str, ...]) 
             async for event in events:
                 if isinstance(event, (Task, TaskStatusUpdateEvent)) and rests(event.status.state):
                     break
-    except (UnsupportedOperation, MethodNotFound, TaskNotFound, Unreachable, PeerTimeout):
+    except (UnsupportedOperation, MethodNotFound, TaskNotFound, *PASSING):
         if calls.closed:
             raise
         return False

@@ -33,7 +33,7 @@ from tieline.errors import (
 from tieline.types import Message, StreamEvent, Task, TaskState
 from tieline.wire.sse import EventTooLarge
 
-__all__ = ["Following", "Recovery", "rests"]
+__all__ = ["PASSING", "Following", "Recovery", "rests"]
 
 _LINGER_S: Final = 1.0
 """How long the server has to close a stream behind its last event: it may still send a snapshot, and a connection
@@ -44,10 +44,10 @@ _LONGEST_ID: Final = 1000
 
 _EMPTY: Final = "The agent ended the stream too early."
 
-_PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
+PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, InternalError)
 """Errors of an attempt that another one may not meet."""
 
-_NO_REFUSAL: Final = (*_PASSING, AuthenticationRequired)
+_NO_REFUSAL: Final = (*PASSING, AuthenticationRequired)
 """Errors that do not say that the task cannot be subscribed to."""
 
 
@@ -276,7 +276,7 @@ class Following:
                 self._asked_behind = self._last_event_id if self._numbered else None
                 try:
                     return await self._subscribe(task_id, self._asked_behind)
-                except (Unreachable, PeerTimeout, AuthenticationRequired):
+                except (Unreachable, PeerTimeout, AuthenticationRequired, Overloaded):
                     raise
                 except (InvalidPeerResponse, InternalError):  # some servers fail where a task has ended
                     task = await self._read_task(task_id)
@@ -285,7 +285,7 @@ class Following:
                     return task
                 except A2AError:  # it has ended, or cannot be subscribed to
                     return await self._read_task(task_id)
-            except _PASSING as error:
+            except PASSING as error:
                 last = error
             except A2AError as error:
                 if not self._heard:

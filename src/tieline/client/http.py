@@ -243,7 +243,7 @@ class Http:
         self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         origin = url
-        for _ in range(_REDIRECTS + 1):
+        for left in range(_REDIRECTS, -1, -1):
             session = self._opened()
             data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
             proxy = self._proxy(url)
@@ -259,7 +259,9 @@ class Http:
                 response = await session.request(
                     verb, url, data=data, headers=sent, allow_redirects=False, timeout=timeout, **through
                 )
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, UnicodeError) as error:
+                if left and _is_unsent(error):  # the server had closed the connection since the last call unsaid
+                    continue
                 raise _failure(error, url) from None
             if logging_wire():
                 log_response(response.status, response.headers)
@@ -410,9 +412,21 @@ def _failure(error: Exception, url: URL) -> A2AError | NotServed:
         return NotServed(Unreachable(f"No connection to {where}: its proxy: {_reason(error.os_error)}."))
     if isinstance(error, aiohttp.ClientConnectorError):
         return NotServed(Unreachable(f"No connection to {where}: {_reason(error.os_error)}."))
+    if isinstance(error, UnicodeError):
+        return NotServed(Unreachable(f"No connection to {where}: the name of its host, or of a proxy, can be none."))
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return InvalidPeerResponse(f"{where} is not a URL to call.")
     return _broken(error, url)
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether the end of a request could not be written any more, so that it cannot have been carried out."""
+    cause = error.__cause__
+    return (
+        isinstance(error, aiohttp.ClientOSError)
+        and isinstance(cause, aiohttp.ClientConnectionResetError)
+        and str(cause) == "Cannot write to closing transport"
+    )
 
 
 def _broken(error: Exception, url: URL) -> A2AError:
@@ -434,7 +448,11 @@ def _tls_reason(error: aiohttp.ClientSSLError) -> str:
 
 
 def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or type(error).__name__)
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    if isinstance(error, aiohttp.ClientOSError):  # the words are aiohttp's, and have the whole URL in them
+        return "it was closed"
+    return str(error.strerror or type(error).__name__)
 
 
 def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: URL) -> URL:

@@ -122,7 +122,7 @@ class Peer:
         named = calls.extensions(extensions)
         answer = await (streamed_answer(calls, request, named) if calls.streams else calls.send(request, named))
         if isinstance(answer, Task) and not rests(answer.state):
-            answer = await wait(calls, answer.id, poll_s, named)
+            answer = await wait(calls, answer.id, poll_s, named, task=answer)
         return reply_of(answer)
 
     async def send(
