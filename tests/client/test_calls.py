@@ -43,6 +43,7 @@ from tieline.errors import (
     ExtensionSupportRequired,
     InternalError,
     InvalidAgentResponse,
+    InvalidCard,
     InvalidParams,
     InvalidPeerResponse,
     InvalidRequest,
@@ -59,7 +60,7 @@ from tieline.errors import (
     VersionNotSupported,
 )
 from tieline.types import ListTasksResponse, SendMessageResponse, StreamEvent, decode, encode
-from tieline.wire import jsonrpc
+from tieline.wire import jsonrpc, rest
 
 BINDING = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
 both = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
@@ -136,6 +137,71 @@ def test_words_of_the_http_library_that_name_a_url_are_not_repeated(
         assert "SECRET" not in str(caught.value)
 
     monkeypatch.setattr(aiohttp.ClientSession, "request", broken)
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ("127.0.0.1:1/path", "GRPC"),
+        ("http://u:SECRET@127.0.0.1:1/?key=SECRET", "GRPC"),
+        ("http://u:SECRET@127.0.0.1:99999999/?key=SECRET", "JSONRPC"),
+    ],
+)
+def test_interface_that_cannot_be_called_does_not_bar_the_others_and_tells_no_secret(refused: tuple[str, str]) -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))]}) as agent:
+            for places in ([refused, (agent.url, "JSONRPC")], [(agent.url, "JSONRPC"), refused]):
+                agent.script("SendMessage", Answer(message("hi")))
+                async with connect(card_of(*places)) as peer:
+                    assert await peer.send("go") == message("hi")
+        with pytest.raises(InvalidCard) as caught:
+            await connect(card_of(refused))
+        assert "SECRET" not in str(caught.value)
+
+    run(test())
+
+
+def test_header_that_grpc_cannot_carry_leaves_the_other_interfaces() -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))]}) as agent:
+            card = card_of((agent.url, "JSONRPC"), ("127.0.0.1:1", "GRPC"))
+            async with connect(card, headers={"X-Trace-Bin": "1"}) as peer:
+                assert await peer.send("go") == message("hi")
+
+    run(test())
+
+
+@both
+def test_request_that_is_too_large_for_the_agent_is_told_as_that(transport: str) -> None:
+    async def test() -> None:
+        with pytest.raises(BodyTooLarge, match=r"larger than http://\S+ takes \(HTTP 413\)"):
+            await sent(transport, Http(413, b"<!DOCTYPE html>", {"Content-Type": "text/html"}))
+
+    run(test())
+
+
+def test_rest_error_with_a_status_of_success_is_that_error() -> None:
+    async def test() -> None:
+        error = rest.encode_error(TaskNotFound(TASK))
+        with pytest.raises(TaskNotFound):
+            await got("rest", Http(200, error))
+        with pytest.raises(TaskNotFound):
+            await sent("rest", Http(200, error))
+
+    run(test())
+
+
+def test_one_text_is_one_media_type_and_one_extension() -> None:
+    async def test() -> None:
+        async with (
+            scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))]}) as agent,
+            connect(agent.card, extensions="urn:a") as peer,
+        ):
+            await peer.send("go", accepted_output_modes="text/plain", extensions="urn:b")
+        assert agent.requests[0].headers["a2a-extensions"] == "urn:a,urn:b"
+        assert agent.requests[0].params["configuration"]["acceptedOutputModes"] == ["text/plain"]
+
     run(test())
 
 
@@ -1173,9 +1239,10 @@ def test_list_goes_on_to_the_empty_token_over_empty_pages(transport: str) -> Non
 
 
 @both
-def test_list_that_gives_one_page_again_and_again_ends(transport: str) -> None:
+@pytest.mark.parametrize("tokens", [["same", "same"], ["one", "two", "one"]])
+def test_list_that_gives_pages_again_and_again_ends(transport: str, tokens: list[str]) -> None:
     async def test() -> None:
-        pages = [Answer(ListTasksResponse((task(),), "same", 1, 3))] * 2
+        pages = [Answer(ListTasksResponse((task(),), token, 1, 3)) for token in tokens]
         async with scripted(BINDING[transport], {"ListTasks": pages}) as agent, connect(agent.card) as peer:
             with pytest.raises(InvalidPeerResponse, match="again and again"):
                 [t async for t in peer.list_all()]

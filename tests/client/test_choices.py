@@ -155,9 +155,15 @@ def test_version_that_is_not_spoken_is_refused_and_not_replaced_by_another(versi
 @pytest.mark.requirement("version.client-pins")
 def test_version_that_the_card_does_not_offer_is_not_replaced_by_another() -> None:
     for offered, version in (("0.3", "1.0"), ("1.0", "0.3"), ("1.0", "0.1"), ("0.3", "0.1")):
-        words = re.escape(f"it has JSONRPC {offered}; this client speaks JSONRPC, HTTP+JSON, GRPC in version {version}")
+        words = re.escape(f"can be used in version {version}: it has JSONRPC {offered}; this client speaks")
         with pytest.raises(InvalidCard, match=words):
             choose(offering(("JSONRPC", offered)), version=version)
+
+
+def test_card_of_other_tenants_says_whose_it_is() -> None:
+    words = r"can be used for tenant 'one': it has JSONRPC 1\.0 of tenant 'two'"
+    with pytest.raises(InvalidCard, match=words):
+        choose(offering(("JSONRPC", "1.0", "two")), tenant="one")
 
 
 def test_card_without_a_binding_that_the_caller_wants_says_what_it_has() -> None:

@@ -13,7 +13,8 @@ from tests.client.scripted import Answer, Http, Script, Stream, card_of, listeni
 from tests.client.serving import served
 from tests.client.tasks import TASK, message, status, task
 from tieline import TaskState, Turn, agent, app, connect
-from tieline.errors import Unreachable
+from tieline.errors import InvalidCard, Unreachable
+from tieline.types import encode
 
 FOLDER = Path(__file__).with_name("tls")
 """Keys and certificates of these tests alone: nobody trusts their authority, and they are good until 2124."""
@@ -97,6 +98,30 @@ def test_bad_certificate_does_not_move_the_client_to_an_interface_without_tls(tr
                 with pytest.raises(Unreachable, match="cannot be trusted"):
                     await peer.send("secret")
         assert bare.requests == []
+
+    run(test())
+
+
+@both
+def test_what_an_encrypted_card_is_asked_for_with_is_not_sent_to_an_interface_without_tls(transport: str) -> None:
+    async def test() -> None:
+        reply = {"SendMessage": [Answer(message("hi"))]}
+        async with (
+            scripted(BINDING[transport], dict(reply), tls=server_side("this-machine.pem")) as safe,
+            scripted(BINDING[transport], dict(reply)) as bare,
+        ):
+            only = Http(200, encode(bare.card))
+            both_of_them = Http(200, encode(card_of((bare.url, BINDING[transport]), (safe.url, BINDING[transport]))))
+            safe.script("card", only, both_of_them, only)
+            url = safe.url.removesuffix("/agent")
+            with pytest.raises(InvalidCard, match=f"names {bare.url}, which is not"):
+                await connect(url, verify=AUTHORITY, headers={"Authorization": "Bearer secret"})
+            async with connect(url, verify=AUTHORITY, query={"key": "secret"}) as peer:
+                assert await peer.send("go") == message("hi")
+            assert bare.requests == []
+            async with connect(url, verify=AUTHORITY) as peer:  # nothing is to be kept from anybody
+                assert await peer.send("go") == message("hi")
+            assert len(bare.requests) == 1
 
     run(test())
 

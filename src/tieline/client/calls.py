@@ -85,7 +85,7 @@ class Calls:
             ExtensionSupportRequired: the card requires one that is not among them (A2A 1.0 §4.4.4).
             InvalidParams: what is given is no URI.
         """
-        named = _checked_uris((*self._extensions, *more)) if more else self._extensions
+        named = _checked_uris((*self._extensions, *_checked_uris(more))) if more else self._extensions
         if self._required and not self._required.issubset(named):
             raise ExtensionSupportRequired(self._required.difference(named))
         return named
@@ -195,6 +195,8 @@ def _in_doubt(request: SendMessageRequest, error: Exception) -> TaskInDoubt:
 
 def _checked_uris(uris: Sequence[str]) -> tuple[str, ...]:
     """Each URI once. Raises InvalidParams for one that would not stay one in a header."""
+    if isinstance(uris, str):
+        uris = (uris,)
     for uri in uris:
         if not uri or any(character in uri for character in "\r\n\0, "):
             raise InvalidParams.at("extensions", f"{uri!r} is not the URI of an extension")

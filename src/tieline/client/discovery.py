@@ -55,7 +55,7 @@ def card_urls(ref: str) -> tuple[URL, ...]:
         CardNotFound: not a reference to anything.
     """
     if not ref or ref != ref.strip() or any(character.isspace() or not character.isprintable() for character in ref):
-        raise CardNotFound(f"{ref!r} is not a host, URL or file.")
+        raise CardNotFound(f"{_without_query(ref)!r} is not a host, URL or file.")
     try:
         url = URL(ref if "://" in ref else f"{_scheme(ref)}://{ref}")
         host, _ = url.host, url.port
@@ -250,7 +250,7 @@ def checked(card: AgentCard, where: str) -> AgentCard:
     Raises:
         InvalidCard: with all faults, also those that alone do not bar calls (`bars_calls`).
     """
-    faults = check_card(card)
+    faults = sorted(check_card(card), key=lambda fault: not bars_calls(fault))  # what bars calls comes first
     barring = [fault for fault in faults if bars_calls(fault)]
     broken = {int(match.group(1)) for fault in barring if (match := _OF_INTERFACE.match(fault))}
     sound = tuple(each for index, each in enumerate(card.supported_interfaces) if index not in broken)

@@ -502,14 +502,22 @@ def _target(address: str) -> tuple[str, bool]:
     if not separator:
         scheme, rest = "", address
     if scheme.lower() not in ("", "http", "https", "grpc", "grpcs"):
-        raise ValueError(f"{address!r} is no address of gRPC: give HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+        raise ValueError(
+            f"{_shown(address)} is no address of gRPC: give HOST:PORT, http://HOST:PORT or https://HOST:PORT"
+        )
     parts = urlsplit(f"//{rest}")
     if not parts.hostname or parts.query or parts.path not in ("", "/"):
-        raise ValueError(f"{address!r} is no address of gRPC: it has to be a host and a port")
+        raise ValueError(f"{_shown(address)} is no address of gRPC: it has to be a host and a port")
     port = parts.port
     tls = scheme.lower() in ("https", "grpcs") or (not scheme and port == 443)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{port or (443 if tls else 80)}", tls
+
+
+def _shown(address: str) -> str:
+    """An address without user, password and query."""
+    scheme, separator, rest = address.partition("?")[0].rpartition("://")
+    return repr(scheme + separator + rest.rpartition("@")[2])
 
 
 def _sendable(metadata: Mapping[str, str]) -> list[tuple[str, str]]:

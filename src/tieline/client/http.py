@@ -26,10 +26,11 @@ from tieline.client.wirelog import log_data, log_request, log_response, logging_
 from tieline.errors import (
     A2AError,
     AuthenticationRequired,
+    BodyTooLarge,
     InvalidPeerResponse,
-    PeerError,
     PeerTimeout,
     Unreachable,
+    error_for,
 )
 from tieline.types import StreamEvent
 from tieline.wire.sse import EventStream, EventTooLarge
@@ -178,12 +179,14 @@ class Http:
         timeouts: Timeouts,
         verify: Verify = True,
         own_authorization: tuple[URL, str] | None = None,
+        gives_redirects: bool = False,
         max_response_bytes: int,
         max_event_bytes: int,
     ) -> None:
         self._headers = CIMultiDict({"User-Agent": f"tieline/{__version__}"})
         self._headers.update(headers)
         self._own_authorization = own_authorization  # an Authorization header, and the only origin that it is for
+        self._gives_redirects = gives_redirects  # those that are not followed, as the answers that they are
         self._tls = _tls_context(verify)
         self._max_response_bytes = max_response_bytes
         self._max_event_bytes = max_event_bytes
@@ -267,7 +270,13 @@ class Http:
                 log_response(response.status, response.headers)
             if response.status not in _REDIRECT or "location" not in response.headers:
                 return response
-            url = _redirected(response, verb, url, origin)
+            try:
+                url = _redirected(response, verb, url, origin)
+            except InvalidPeerResponse:
+                if self._gives_redirects:
+                    return response
+                response.close()
+                raise
             response.release()
         raise InvalidPeerResponse(f"{shown(origin)} redirects more than {_REDIRECTS} times.")
 
@@ -359,11 +368,14 @@ def check_authentication(answer: Answer) -> None:
         )
 
 
-def not_an_answer(answer: Answer) -> PeerError | NotServed:
+def not_an_answer(answer: Answer) -> A2AError | NotServed:
     """What a response means that carries neither a result nor an error of A2A."""
     says = f"{_kind_of(answer)}: {answer.excerpt}" if answer.body else ""
     if answer.status in (404, 405):
         return NotServed(Unreachable(f"There is no agent at {answer.url} (HTTP {answer.status}){says}"), answered=True)
+    if answer.status == 413:
+        message = f"The request is larger than {answer.url} takes (HTTP 413). Send large files as URLs."
+        return error_for(reason=BodyTooLarge.reason, message=message)
     after = answer.headers.get("retry-after", "")[:_HEADER_CHARS].strip()
     if answer.status in (429, 503) and after:
         says = f"{says or '.'} It says to try again {f'in {after} s' if after.isdigit() else f'at {after}'}."
@@ -468,7 +480,6 @@ def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: U
     elif verb != "GET" and response.status not in _ALWAYS_SAME_VERB:
         fault = f"redirects a call to {shown(target)} in a way that would lose it (HTTP {response.status})"
     if fault:
-        response.close()
         raise InvalidPeerResponse(f"{shown(url)} {fault}.")
     return target
 

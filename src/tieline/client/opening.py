@@ -106,12 +106,15 @@ async def opened(ref: Reference, options: Options) -> Opened:
             found = await find_card(ref, http, asked, options.cards)
             card, url = found.card, found.url
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
+        if url is not None and url.scheme == "https" and (options.headers or options.query or options.cookies):
+            interfaces = _encrypted(interfaces, card)
+        ways = _ways(http, interfaces, options, headers)
+        usable = [way.interface for way in ways]
 
-        def ways(of: Sequence[AgentInterface]) -> list[Way]:
-            return [Way(_with_tenant(i, options.tenant), _transport(http, i, options, headers)) for i in of]
+        def guessed() -> list[Way]:
+            return _ways(http, guesses(usable), options, headers) if version is None else []  # what is named is kept
 
-        # A version that the caller has named is never left.
-        route = Route(ways(interfaces), lambda: ways(guesses(interfaces)) if version is None else ())
+        route = Route(ways, guessed)
     except BaseException:
         await http.close()
         raise
@@ -162,6 +165,40 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
     return Opened(card, Route([Way(interface, DirectTransport(service, options.timeouts))]), renew, close)
 
 
+def _encrypted(interfaces: Sequence[AgentInterface], card: AgentCard) -> tuple[AgentInterface, ...]:
+    """The interfaces that may be told what an encrypted card was asked for with. Raises InvalidCard for none."""
+    safe = tuple(each for each in interfaces if _is_encrypted(each))
+    if not safe:
+        raise InvalidCard(
+            f"The card of {card.name!r} came encrypted and names {shown(interfaces[0].url)}, which is not: headers,"
+            " cookies and query keys are not sent there. Give that interface in an AgentCard if you trust it."
+        )
+    return safe
+
+
+def _is_encrypted(interface: AgentInterface) -> bool:
+    scheme, separator, _ = interface.url.lower().partition("://")
+    if interface.protocol_binding == "GRPC":
+        return scheme in ("https", "grpcs") or (not separator and interface.url.endswith(":443"))
+    return scheme == "https"
+
+
+def _ways(http: Http, interfaces: Sequence[AgentInterface], options: Options, headers: Mapping[str, str]) -> list[Way]:
+    """The ways by these interfaces. Raises InvalidCard where none of them can be called."""
+    ways: list[Way] = []
+    fault: InvalidCard | None = None
+    for interface in interfaces:
+        try:
+            transport = _transport(http, interface, options, headers)
+        except InvalidCard as error:
+            fault = fault or error
+        else:
+            ways.append(Way(_with_tenant(interface, options.tenant), transport))
+    if fault is not None and not ways:
+        raise fault
+    return ways
+
+
 def _transport(http: Http, interface: AgentInterface, options: Options, headers: Mapping[str, str]) -> Transport:
     dialect = dialect_of(interface.protocol_version)
     assert dialect is not None, "choose takes no other"
@@ -169,8 +206,8 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
         return _grpc_transport(interface.url, dialect.version, options, headers)
     try:
         url = URL(interface.url).with_user(None).extend_query(options.query)
-    except ValueError as error:
-        raise InvalidCard(f"The card names an interface at {interface.url!r}, which is no URL: {error}.") from None
+    except ValueError:
+        raise InvalidCard(f"The card names an interface at {shown(interface.url)}, which is no URL.") from None
     if interface.protocol_binding == "JSONRPC":
         return JsonRpcTransport(http, url, dialect)
     form = form_of(dialect.version)
@@ -191,7 +228,7 @@ def _grpc_transport(address: str, version: str, options: Options, headers: Mappi
             max_response_bytes=options.max_response_bytes,
         )
     except ValueError as error:
-        raise InvalidCard(f"The card names an interface at {address!r} that cannot be called: {error}.") from None
+        raise InvalidCard(f"The card names a gRPC interface that cannot be called: {error}.") from None
 
 
 def _with_tenant(interface: AgentInterface, tenant: str | None) -> AgentInterface:

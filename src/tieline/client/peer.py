@@ -180,8 +180,9 @@ class Peer:
     ) -> AsyncGenerator[StreamEvent, None]:
         """Send a message and give every event as it comes (A2A 1.0 §3.1.2). Arguments as of `send`.
 
-        The first event is the Task, or the one Message. A stream that breaks is taken up again by itself, and no piece
-        of an artifact is given twice. It ends when the task ends or waits for its caller.
+        The first event is the Task, or the one Message; some agents, those of 0.1 among them, begin with an update. A
+        stream that breaks is taken up again by itself, and no piece of an artifact is given twice. It ends when the
+        task ends or waits for its caller, whether or not the server closes it.
 
         Raises:
             UnsupportedOperation: the card says that the agent does not stream; nothing was sent.
@@ -262,6 +263,7 @@ class Peer:
     ) -> AsyncGenerator[Task, None]:
         """All tasks that match, page by page. Arguments as of `list`."""
         token: str | None = None
+        tokens: set[str] = set()
         while token != "":
             page = await self.list(
                 context_id=context_id,
@@ -275,9 +277,10 @@ class Peer:
             )
             for task in page.tasks:
                 yield task
-            if page.next_page_token == token:
-                raise InvalidPeerResponse("The agent gives the same page of tasks again and again.")
             token = page.next_page_token
+            if token in tokens:
+                raise InvalidPeerResponse("The agent gives the same pages of tasks again and again.")
+            tokens.add(token)
 
     async def cancel(self, task_id: str, *, metadata: Metadata | None = None, extensions: Sequence[str] = ()) -> Task:
         """Stop a task (A2A 1.0 §3.1.5). Raises TaskNotFound, TaskNotCancelable."""
@@ -327,7 +330,7 @@ class Peer:
         message = message_of(content, task_id=task_id, context_id=context_id, reference_task_ids=reference_task_ids)
         configuration = None
         if accepted_output_modes or history_length is not None or return_immediately:
-            modes = tuple(accepted_output_modes)
+            modes = (accepted_output_modes,) if isinstance(accepted_output_modes, str) else tuple(accepted_output_modes)
             configuration = SendMessageConfiguration(modes, None, history_length, return_immediately)
         return SendMessageRequest(message, None, configuration, metadata)
 

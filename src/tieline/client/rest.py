@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from yarl import URL
 
@@ -28,6 +29,8 @@ from tieline.wire.rest_forms import RestForm
 from tieline.wire.v1 import encoded
 
 __all__ = ["RestTransport"]
+
+T = TypeVar("T")
 
 _SEND = METHODS["SendMessage"]
 _STREAM = METHODS["SendStreamingMessage"]
@@ -58,16 +61,16 @@ class RestTransport:
         self._fixed = {method.path: self._at(method.path) for method in (_SEND, _STREAM)}  # the request is the body
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
-        return self._dialect.decode_answer(await self._call(_SEND, request, extensions))
+        return self._decoded(self._dialect.decode_answer, await self._call(_SEND, request, extensions))
 
     async def get(self, request: GetTaskRequest, extensions: Sequence[str]) -> Task:
-        return self._dialect.decode_task(await self._call(_GET, request, extensions))
+        return self._decoded(self._dialect.decode_task, await self._call(_GET, request, extensions))
 
     async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse:
-        return self._dialect.decode_page(await self._call(_LIST, request, extensions))
+        return self._decoded(self._dialect.decode_page, await self._call(_LIST, request, extensions))
 
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
-        return self._dialect.decode_task(await self._call(_CANCEL, request, extensions))
+        return self._decoded(self._dialect.decode_task, await self._call(_CANCEL, request, extensions))
 
     async def open(
         self,
@@ -83,7 +86,7 @@ class RestTransport:
             verb, url, headers, body, decode=lambda data: self._event(data, decode), last_event_id=last_event_id
         )
         if isinstance(opened, Answer):
-            return OneEvent(decode(self._body(opened, method, request)))
+            return OneEvent(self._decoded(decode, self._body(opened, method, request)))
         self._served = True
         return opened
 
@@ -117,6 +120,15 @@ class RestTransport:
         if event is None and self._form.is_error(data):
             raise self._form.read_error(0, data)
         return event or decode(data)
+
+    def _decoded(self, decode: Callable[[bytes], T], body: bytes) -> T:
+        """A result. Raises the error that a body is, whatever its HTTP status said."""
+        try:
+            return decode(body)
+        except InvalidPeerResponse:
+            if self._form.is_error(body):
+                raise self._form.read_error(0, body) from None
+            raise
 
     def _at(self, path: str) -> URL:
         if self._query:

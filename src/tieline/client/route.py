@@ -20,6 +20,7 @@ from tieline.errors import (
     Unreachable,
     UnsupportedOperation,
     VersionNotSupported,
+    error_for,
 )
 from tieline.wire.dialects import DIALECTS, VERSIONS, dialect_of
 from tieline.wire.rest_forms import form_of
@@ -45,7 +46,12 @@ def spoken_version(version: str | None) -> str | None:
         return None
     plain = _PATCH.sub(r"\1", version)
     if plain not in VERSIONS:
-        raise VersionNotSupported(version, VERSIONS)
+        spoken = ", ".join(VERSIONS)
+        raise error_for(
+            reason=VersionNotSupported.reason,
+            message=f"This client does not speak version {version!r} of A2A, but {spoken}.",
+            metadata={"requestedVersion": version, "supportedVersions": spoken},
+        )
     return plain
 
 
@@ -73,13 +79,14 @@ def choose(
         usable = [interface for interface in usable if interface.protocol_binding in order]
         usable.sort(key=lambda interface: order[interface.protocol_binding])
     if not usable:
-        offered = ", ".join(f"{i.protocol_binding} {i.protocol_version}" for i in card.supported_interfaces) or "none"
+        offered = ", ".join(map(_named, card.supported_interfaces)) or "none"
         asked = f" of {', '.join(transports)}" if transports is not None else ""
-        spoken = VERSIONS if version is None else (version,)
+        asked += f" in version {version}" if version is not None else ""
+        asked += f" for tenant {tenant!r}" if tenant else ""
         install = "" if _has_grpc() else " gRPC needs: pip install 'tieline[grpc]'."
         raise InvalidCard(
             f"The card of {card.name!r} offers no interface that can be used{asked}: it has {offered};"
-            f" this client speaks {', '.join(BINDINGS)} in version {', '.join(spoken)}."
+            f" this client speaks {', '.join(BINDINGS)} in version {', '.join(VERSIONS)}."
             f"{install if 'GRPC' in offered else ''}"
         )
     return tuple(usable)
@@ -96,6 +103,11 @@ def guesses(listed: Sequence[AgentInterface]) -> tuple[AgentInterface, ...]:
     ]
     found = [it for it, dialect in others if _spoken(it) and (it.url, it.protocol_binding, dialect) not in known]
     return tuple(dict.fromkeys(found))
+
+
+def _named(interface: AgentInterface) -> str:
+    of = f" of tenant {interface.tenant!r}" if interface.tenant else ""
+    return f"{interface.protocol_binding} {interface.protocol_version}{of}"
 
 
 def _spoken(interface: AgentInterface) -> bool:

@@ -70,7 +70,7 @@ async def send_text(endpoint: str, text: str, *, token: str | None = None, timeo
     Args:
         endpoint: Its http or https URL; slashes at the end do not count.
         text: What to say; white space alone is not sent.
-        token: Sent as `Authorization: Bearer`.
+        token: Sent as `Authorization: Bearer`; an empty one is none.
         timeout_s: From the call to the end of the answer.
 
     Returns:
@@ -78,7 +78,7 @@ async def send_text(endpoint: str, text: str, *, token: str | None = None, timeo
         `A2A request failed: <reason>`; the agent's own `RPC error <code>: <message>`, whatever the HTTP status;
         `HTTP <status>`; `invalid JSON-RPC response`; `response contained no text parts`.
     """
-    if not text.strip():
+    if not isinstance(text, str) or not text.strip():
         return SendResult(error="message text is empty")
     try:
         params = V03.encode_params(_SEND, SendMessageRequest(message_of(text)))
@@ -128,6 +128,7 @@ async def _answer(
         timeouts=Timeouts(connect_s=timeout_s, answer_s=None),
         max_response_bytes=_MAX_ANSWER_BYTES,
         max_event_bytes=_MAX_ANSWER_BYTES,
+        gives_redirects=True,
     )
     try:
         async with asyncio.timeout(timeout_s):
@@ -145,13 +146,13 @@ def _request(endpoint: str, below: str, token: str | None) -> tuple[URL, dict[st
     try:
         given = URL(endpoint)
         host, _ = given.host, given.port
-    except ValueError:
+    except (ValueError, TypeError):
         given, host = URL(), None
     if not host or given.scheme not in ("http", "https"):
         raise _Failed("the endpoint is not an http or https URL")
     headers = {"Accept": "application/json", "A2A-Version": V03.version}
-    if token is not None:
-        if not token.isascii() or not token.isprintable():
+    if token:
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise _Failed("the token has characters that no header can carry")
         headers["Authorization"] = f"Bearer {token}"
     elif given.user is not None:
@@ -200,6 +201,7 @@ def _read_result(result: msgspec.Raw) -> SendResult:
     except (msgspec.DecodeError, RecursionError):
         return SendResult(error="invalid JSON-RPC response")
     kind = value.get("kind") if isinstance(value, dict) else None
+    kind = kind.lower() if isinstance(kind, str) else None
     if kind == "task":
         status = value.get("status")
         state = status.get("state") if isinstance(status, dict) else None
