@@ -295,6 +295,16 @@ class VersionNotSupported(A2AError):
             metadata={"requestedVersion": asked, "supportedVersions": served},
         )
 
+    @classmethod
+    def unsaid(cls, what: str, supported: Iterable[str]) -> VersionNotSupported:
+        """For a request that names no version, and so speaks 0.3, but asks for what 0.3 has not."""
+        error = cls("0.3", supported)
+        error.args = (
+            f"A request without A2A-Version is one of 0.3, which has no {what}:"
+            f" send A2A-Version: {', '.join(supported)}.",
+        )
+        return error
+
 
 # --- raised by the client ---------------------------------------------------------------------------------------------
 

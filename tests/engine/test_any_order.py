@@ -269,7 +269,7 @@ class Scene:
                 if commands.empty():
                     commands.put_nowait("done")
                 task_id = self.task_ids.get(number)
-                run = self.service.runs.get(task_id or "")
+                run = next((run for (_, id_), run in self.service.runs.items() if id_ == task_id), None)
                 if run is not None and run.waiting and run.published:
                     self.send("blocking", number, task_id)
             while self.store.held:

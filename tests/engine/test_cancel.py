@@ -90,7 +90,7 @@ async def test_an_agent_that_does_not_stop_is_shown_as_it_is_and_its_end_stands(
     async with serving(stubborn, limits=Limits(cancel_s=0.01)) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         shown = await service.cancel_task(CancelTaskRequest(task_id), CALLER)
         assert shown.value.state is TaskState.WORKING
         again = await service.cancel_task(CancelTaskRequest(task_id), CALLER)
@@ -114,7 +114,7 @@ async def test_an_agent_may_clean_up_and_say_so_when_it_is_cancelled() -> None:
     async with serving(tidy) as service:
         cursor = await service.send_streaming_message(says("begin"), CALLER)
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         ended = await service.cancel_task(CancelTaskRequest(task_id), CALLER)
         assert ended.value.state is TaskState.CANCELED
         events = [event for _, event in await rest_of(cursor)]
@@ -134,7 +134,7 @@ async def test_an_agent_that_completes_while_it_is_being_cancelled_has_completed
     async with serving(last_word) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         with pytest.raises(TaskNotCancelable):
             await service.cancel_task(CancelTaskRequest(task_id), CALLER)
         assert (await first).state is TaskState.COMPLETED

@@ -222,7 +222,7 @@ async def test_a_message_that_was_queued_is_worked_on_when_the_agent_comes_to_re
     async with serving(rests) as service:
         first = asyncio.ensure_future(ask(service, "one"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         second = asyncio.ensure_future(ask(service, "two", task_id=task_id))
         await turns()
         go_on.set()
@@ -246,7 +246,7 @@ async def test_queued_messages_answer_the_questions_in_the_order_in_which_they_c
     async with serving(asks) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         later = []
         for text in ("one", "two", "three"):
             later.append(asyncio.ensure_future(ask(service, text, task_id=task_id)))
@@ -272,7 +272,7 @@ async def test_messages_beyond_the_limit_of_the_queue_are_refused_and_those_befo
     async with serving(asks, limits=Limits(queued_messages=2)) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         for text in ("one", "two"):
             await ask(service, text, task_id=task_id, at_once=True)
         with pytest.raises(Overloaded):
@@ -334,7 +334,7 @@ async def test_a_task_at_work_is_not_there_for_another_caller() -> None:
 
     async with serving(asks) as service:
         task = await ask(service, "begin")
-        assert list(service.runs) == [task.id]
+        assert [id_ for _, id_ in service.runs] == [task.id]
         for other in (Caller(principal="bob"), Caller(tenant="acme"), Caller(principal="bob", tenant="acme")):
             for call in (
                 service.get_task(GetTaskRequest(task.id), other),

@@ -118,7 +118,7 @@ async def test_a_send_that_returns_at_once_while_the_agent_is_silent_makes_it_a_
         task = (await service.send_message(says("hi", at_once=True), CALLER)).value
         assert isinstance(task, Task)
         assert task.state is TaskState.WORKING
-        assert list(service.runs) == [task.id]
+        assert [id_ for _, id_ in service.runs] == [task.id]
         go_on.set()
         await turns()
         assert service.runs == {}

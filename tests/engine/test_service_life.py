@@ -141,7 +141,7 @@ async def test_at_the_limit_of_runs_a_message_for_an_agent_at_work_is_still_queu
     async with serving(works_then_asks, limits=Limits(concurrent_runs=1)) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         await ask(service, "two", task_id=task_id, at_once=True)
         go_on.set()
         assert (await first).text == "one two"
@@ -237,7 +237,7 @@ async def test_a_run_that_goes_on_with_a_queued_message_is_still_the_one_that_is
         await ask(service, "two", task_id=task_id, at_once=True)
         go_on.set()
         await turns()
-        assert list(service.runs) == [task_id]
+        assert [id_ for _, id_ in service.runs] == [task_id]
         assert (await service.get_task(GetTaskRequest(task_id), CALLER)).value.state is TaskState.WORKING
         ended = await service.cancel_task(CancelTaskRequest(task_id), CALLER)
         assert ended.value.state is TaskState.CANCELED

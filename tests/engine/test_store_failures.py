@@ -109,7 +109,7 @@ async def test_a_store_that_fails_while_a_stream_is_open_breaks_it_off_with_the_
     async with serving(works, store=store) as service:
         sent = await service.send_streaming_message(says("begin"), CALLER)
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         subscribed = await service.subscribe_to_task(SubscribeToTaskRequest(task_id), CALLER)
         blocking = asyncio.ensure_future(ask(service, "queued", task_id=task_id))
         await turns()
@@ -224,7 +224,7 @@ async def test_a_task_whose_store_has_failed_does_not_say_working_for_ever(state
     async with serving(works, store=store) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         store.refuse_now = FULL
         go_on.set()
         with pytest.raises(InternalError):
@@ -256,7 +256,7 @@ async def test_a_cancel_that_cannot_be_stored_is_an_error_and_the_agent_has_stop
     async with serving(works, store=store) as service:
         first = asyncio.ensure_future(ask(service, "begin"))
         await turns()
-        (task_id,) = service.runs
+        ((_, task_id),) = service.runs
         store.refuse_now = FULL
         with pytest.raises(InternalError):
             await service.cancel_task(CancelTaskRequest(task_id), CALLER)

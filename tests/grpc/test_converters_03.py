@@ -180,7 +180,7 @@ def test_status_updates_say_whether_they_are_the_last(state: TaskState) -> None:
     assert RPCS["SendStreamingMessage"].read_answer(data) == event
 
 
-def test_a_request_that_says_nothing_of_blocking_waits() -> None:
+def test_only_a_request_that_says_blocking_waits() -> None:
     plain = pb.Message(message_id="m", role=pb.ROLE_USER, content=[pb.Part(text="x")])
 
     def read(configuration: Any) -> bool:
@@ -188,9 +188,11 @@ def test_a_request_that_says_nothing_of_blocking_waits() -> None:
         given = SEND.read_request(request.SerializeToString()).configuration
         return given is None or not given.return_immediately
 
-    assert read(None)
-    assert read(pb.SendMessageConfiguration())
+    assert read(pb.SendMessageConfiguration(blocking=True))
     assert read(pb.SendMessageConfiguration(blocking=True, history_length=3))
+    assert not read(None)
+    assert not read(pb.SendMessageConfiguration())
+    assert not read(pb.SendMessageConfiguration(blocking=False))
     assert not read(pb.SendMessageConfiguration(accepted_output_modes=["text/plain"]))
 
 
@@ -252,7 +254,7 @@ def test_what_0_3_has_no_place_for_is_refused_by_its_name(rpc: str, request_: An
         ("SendMessage", pb.SendMessageRequest(request=pb.Message(role=9)), "message.role"),  # type: ignore[arg-type]
         ("GetTask", pb.GetTaskRequest(), "name"),
         ("GetTask", pb.GetTaskRequest(name="t"), "name"),
-        ("CancelTask", pb.CancelTaskRequest(name="tasks/a/b"), "name"),
+        ("CancelTask", pb.CancelTaskRequest(name="task/a"), "name"),
         ("GetTaskPushNotificationConfig", pb.GetTaskPushNotificationConfigRequest(name="tasks/t"), "name"),
     ],
 )

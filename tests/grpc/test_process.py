@@ -18,6 +18,7 @@ import pytest
 
 from tests.grpc.serving import run
 from tests.grpc.test_client import calling, said, task_of, told
+from tieline.errors import Unreachable
 from tieline.types import GetTaskRequest, Message, SubscribeToTaskRequest, Task, TaskState
 
 AGENT = """
@@ -115,9 +116,11 @@ def test_open_streams_of_grpc_end_with_the_server(tmp_path: Path, word: str) -> 
             reading = asyncio.ensure_future(told(following))
             assert len(await following_state(events, word)) > 0
             _, said_last = await asyncio.to_thread(ended, it.process)
-            rest = await reading
             if word == "wait":
-                assert getattr(rest[-1], "status").state is TaskState.FAILED  # noqa: B009
+                assert getattr((await reading)[-1], "status").state is TaskState.FAILED  # noqa: B009
+            else:
+                with pytest.raises(Unreachable, match="shutting down"):  # the task goes on: that is no end
+                    await reading
             return said_last
 
     with serving(tmp_path, "hello", "--store", "memory", "--drain", "0") as it:

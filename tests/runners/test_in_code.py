@@ -475,3 +475,34 @@ def test_executor_in_a_hurry_streams_as_it_goes_and_lets_others_work() -> None:
 
     assert run(scenario()) == 2003
     assert len(set(behind)) > 20  # it was heard while it spoke
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+def test_executor_that_would_end_the_process_fails_its_own_task_alone(raised: BaseException) -> None:
+    async def execute(context: RequestContext, queue: EventQueue) -> None:
+        raise raised
+
+    async def scenario() -> Task:
+        async with Serving(from_executor(Calling(execute))) as serving:
+            failed: Task = await serving.send()
+            return failed
+
+    assert run(scenario()).state is TaskState.FAILED
+
+
+def test_first_message_of_a_task_that_its_caller_has_named_finds_no_task() -> None:
+    shown: list[object] = []
+
+    async def execute(context: RequestContext, queue: EventQueue) -> None:
+        shown.append(context.current_task)
+        await updater(context, queue).complete(new_text_message("done"))
+
+    async def scenario() -> None:
+        async with Serving(from_executor(Calling(execute))) as serving:
+            message = Message("m-1", Role.USER, (Part("x"),), task_id="named")
+            answer = await serving.service.send_message(SendMessageRequest(message), Caller(), new_task={"k": "v"})
+            assert isinstance(answer.value, Task)
+            assert (answer.value.id, answer.value.state) == ("named", TaskState.COMPLETED)
+
+    run(scenario())
+    assert shown == [None]

@@ -11,6 +11,8 @@ import tieline
 from tests.server.agents import asker, mixed, replier, worker
 from tests.server.raw import JSON, Frame, Pairs, Wire, in_loop, request, serve
 from tests.wire.v01_schema import faults
+from tieline.errors import TaskNotFound
+from tieline.wire.details import error_from_details
 
 PLAIN: Pairs = [("Content-Type", "application/json")]
 
@@ -285,7 +287,9 @@ async def test_a_stream_that_drops_is_taken_up_again_with_the_task_as_it_is() ->
             assert (first["id"], first["status"]["state"], first["final"]) == ("t-1", "working", False)
             await result(port, "tasks/cancel", {"id": "t-1"})
             assert (await stream.rest())[-1]["final"] is True
-        assert await code(port, "tasks/resubscribe", {"id": "t-1"}) in (-32002, -32004)
+        async with Wire(port) as wire:  # what has ended meanwhile is picked up, too
+            (last,) = await (await Stream.open(wire, "tasks/resubscribe", {"id": "t-1"})).rest()
+            assert (last["status"]["state"], last["final"]) == ("canceled", True)
         assert (await result(port, "tasks/get", {"id": "t-1"}))["status"]["state"] == "canceled"
 
 
@@ -360,6 +364,17 @@ async def test_two_callers_never_meet_on_one_task_id() -> None:
         assert "begin" not in json.dumps(own)
         kept = (await call(port, "GetTask", {"id": task["id"], "tenant": "acme"}, JSON))["result"]
         assert kept["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+
+@in_loop
+async def test_the_data_of_an_error_is_an_object_and_says_what_is_wrong() -> None:
+    async with serve(tieline.app(worker())) as port:
+        body = envelope("tasks/get", {"id": "none"})
+        error = (await request(port, "POST", "/", body, [*PLAIN, ("A2A-Version", "0.1")])).json()["error"]
+        (info,) = error["data"]["details"]
+        assert (error["code"], info["reason"], info["metadata"]) == (-32001, "TASK_NOT_FOUND", {"taskId": "none"})
+        again = error_from_details(error["data"], rpc_code=error["code"], message=error["message"])
+        assert (type(again), again.metadata) == (TaskNotFound, {"taskId": "none"})
 
 
 # --- the card, and what is refused ------------------------------------------------------------------------------------

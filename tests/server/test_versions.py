@@ -47,10 +47,10 @@ both = pytest.mark.parametrize("path", ["/", "/message:send"])
 async def test_a_request_without_a_version_is_1_0_but_0_3_in_strict_mode(path: str) -> None:
     assert refusal(await send(tieline.app(worker()), path, [])) is None
     strict = tieline.app(worker(), strict=True)
-    assert refusal(await send(strict, path, [])) == {"requestedVersion": "0.3", "supportedVersions": SUPPORTED[path]}
+    assert refusal(await send(strict, path, [])) == {"requestedVersion": "0.3", "supportedVersions": "1.0"}
     assert refusal(await send(strict, path, [("A2A-Version", "")])) == {
         "requestedVersion": "0.3",
-        "supportedVersions": SUPPORTED[path],
+        "supportedVersions": "1.0",
     }
 
 

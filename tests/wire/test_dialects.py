@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.wire.strategies import FIXED
 from tieline.errors import VersionNotSupported
 from tieline.types import Encoded, Task, TaskState, TaskStatus
-from tieline.wire import dialects, rest_forms
+from tieline.wire import rest_forms
+from tieline.wire.dialect import Dialect
 from tieline.wire.dialects import DIALECTS, VERSIONS, begun_in, dialect_of, spoken
 from tieline.wire.methods import METHODS
 
@@ -38,12 +39,32 @@ def test_the_version_decides_then_the_method(asked: str, method: str, version: s
     assert spoken(asked, method, strict=strict).version == version
 
 
-@pytest.mark.parametrize("method", [*METHODS, "nothing", ""])
+@pytest.mark.parametrize("method", METHODS)
 def test_no_version_is_1_0_unless_strict_then_it_is_0_3(method: str) -> None:
     assert spoken("", method).version == "1.0"
     with pytest.raises(VersionNotSupported) as caught:
         spoken("", method, strict=True)
     assert caught.value.metadata["requestedVersion"] == "0.3"
+
+
+@either
+def test_a_method_that_nobody_has_is_for_the_latest_dialect_that_is_served(strict: bool) -> None:
+    assert spoken("", "nothing", strict=strict) is DIALECTS[0]
+    assert spoken("", "nothing", served=DIALECTS[1:], strict=strict) is DIALECTS[1]
+
+
+def test_only_what_is_served_is_chosen_from_and_named() -> None:
+    first, old, oldest = DIALECTS
+    assert spoken("0.2", "message/send", served=(first, oldest)) is oldest
+    assert spoken("", "tasks/get", served=(first, oldest)) is oldest
+    for asked, method in (("0.3", "message/send"), ("", "message/send"), ("0.3", "tasks/send")):
+        with pytest.raises(VersionNotSupported) as caught:
+            spoken(asked, method, served=(first, oldest))
+        assert caught.value.metadata == {"requestedVersion": "0.3", "supportedVersions": "1.0, 0.1, 0.2"}
+    with pytest.raises(VersionNotSupported, match=r"0\.3"):
+        rest_forms.spoken("", "/v1/tasks/t", served=(first,))
+    with pytest.raises(VersionNotSupported, match=r"1\.0"):
+        rest_forms.spoken("", "/tasks/t", served=(old,))
 
 
 @either
@@ -112,7 +133,7 @@ def test_a_card_may_name_a_version_that_is_not_spoken() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.version)
-def test_each_name_of_a_dialect_leads_to_the_method_that_has_it(dialect: dialects.Dialect) -> None:
+def test_each_name_of_a_dialect_leads_to_the_method_that_has_it(dialect: Dialect) -> None:
     assert {dialect.methods[name].name for name in dialect.names.values()} == set(dialect.names)
     assert set(dialect.names) <= set(METHODS)
 

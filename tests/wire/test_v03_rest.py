@@ -56,7 +56,7 @@ from tieline.types import (
 )
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.v03 import V03
-from tieline.wire.v03_rest import V03_REST, V03_REST_TWICE, _V03Rest, spoken
+from tieline.wire.v03_rest import V03_REST, V03_REST_ONCE, V03_REST_TWICE, _V03Rest, spoken
 from tieline.wire.v03_rest_errors import encode_error, read_error
 
 SEND = METHODS["SendMessage"]
@@ -293,9 +293,17 @@ def test_who_sends_no_file_is_answered_as_its_sdk_reads_them() -> None:
     with_file = as_bytes({"message": {**MESSAGE, "content": [{"file": {"fileWithBytes": twice}}]}})
     for body in (b"", as_bytes({"message": MESSAGE})):
         assert spoken(body) is V03_REST
-        assert spoken(body, b"node") is V03_REST
+        assert spoken(body, b"node") is V03_REST_ONCE
         assert spoken(body, b"python-httpx/0.28.1") is V03_REST_TWICE
-    assert spoken(with_file, b"node") is V03_REST_TWICE
+    assert spoken(with_file, b"node") is V03_REST_ONCE
+    assert spoken(with_file, b"python-httpx/0.28.1") is V03_REST_TWICE
+
+
+@pytest.mark.parametrize("raw", FILES[1:])
+def test_a_file_of_who_encodes_once_is_never_taken_for_base64(raw: bytes) -> None:
+    part = {"file": {"fileWithBytes": base64.b64encode(raw).decode(), "mimeType": "application/octet-stream"}}
+    request = sent({"message": {**MESSAGE, "content": [part]}}, V03_REST_ONCE)
+    assert request.message.parts == (Part(raw=raw, media_type="application/octet-stream"),)
 
 
 # --- which form -------------------------------------------------------------------------------------------------------

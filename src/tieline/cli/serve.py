@@ -102,7 +102,7 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--old-at-once",
     is_flag=True,
-    help="Answer messages of A2A before 1.0 that say nothing of `blocking` at once, not when the task rests.",
+    help="Answer message/send of A2A 0.3 that says nothing of `blocking` at once, not when the task rests.",
 )
 @click.option(
     "--drain",

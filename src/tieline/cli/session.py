@@ -237,7 +237,8 @@ class Session:
     def _hint(self, cause: Exception, code: str) -> str | None:
         if code in (errors.TIMEOUT, errors.UNREACHABLE) and self.task_id is not None:
             return f"The task may go on: {self.command('task', 'get', self.task_id, '--wait')}"
-        if code in (errors.TIMEOUT, errors.UNREACHABLE) and self.message_id is not None:
+        sent = self.message_id is not None and not isinstance(cause, a2a.Unreachable)  # else nothing went out
+        if code in (errors.TIMEOUT, errors.UNREACHABLE) and sent:
             return (
                 f"The agent may have it. To send it again, add --message-id {self.message_id}: agents that recognise "
                 "it will not do the work twice; others will."
@@ -246,25 +247,27 @@ class Session:
             return "Is the agent running, and is this its address? -a takes a host, the URL of a card or a card file."
         if code == errors.CARD_NOT_FOUND:
             return "If the card is elsewhere, give its full URL with -a."
-        if code == errors.CARD_INVALID and (older := self._older_versions()):
-            return f"It speaks older versions of A2A, which have to be asked for: --a2a-version {older[0]}"
+        if code == errors.CARD_INVALID and (others := self._other_versions()):
+            return f"It speaks other versions of A2A, which have to be asked for: --a2a-version {others[0]}"
         if code == errors.CARD_INVALID:
             return f"See what is wrong with it: {self.command('card', 'get', '--validate')}"
         if isinstance(cause, a2a.A2AError) and not isinstance(cause, a2a.PeerError):
             more = "See the protocol messages with --debug."
             if isinstance(cause, a2a.UnsupportedOperation) and self.task_id is not None:
                 return f"How the task stands: {self.command('task', 'get', self.task_id)}. {more}"
-            if isinstance(cause, a2a.TaskNotFound):
+            if isinstance(cause, a2a.TaskNotFound) and self.version == V1.version:  # others may have no ListTasks
                 return f"List your tasks: {self.command('task', 'list')}. {more}"
             return more if self.settings["task-id"] is not None or self.task_id is not None else None
         return None
 
-    def _older_versions(self) -> tuple[str, ...]:
-        """The versions to choose from where the card has none of those that are spoken unasked; the latest first."""
-        if self.card is None or self.settings["a2a-version"] is not None:
+    def _other_versions(self) -> tuple[str, ...]:
+        """The versions to ask for where the card has not the one that was; in the card's order."""
+        if self.card is None:
             return ()
         named = [dialect_of(each.protocol_version) for each in self.card.supported_interfaces]
-        return () if V1 in named else tuple(dialect.version for dialect in DIALECTS if dialect in named)
+        if dialect_of(self.version) in named:
+            return ()
+        return tuple(dict.fromkeys(dialect.version for dialect in named if dialect is not None))
 
 
 def _check_version(version: str) -> None:

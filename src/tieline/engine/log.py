@@ -401,4 +401,4 @@ class TaskLog(ABC):
         """The task as published, encoded at most once for each state that it is in."""
         if self._snapshot is None:
             self._snapshot = encode(self.task())
-        return Encoded(Task, json=self._snapshot)
+        return Encoded(Task, json=self._snapshot, value=self.task())

@@ -458,7 +458,7 @@ class Run(TaskLog):
         if self.broken is not None:
             raise self.broken
         if self.state.terminal:
-            raise TaskEnded(self.task_id, self.state.value, "send a message without taskId")
+            raise TaskEnded(self.task_id, self.state.value, "it takes no more messages, begin another task")
         free = self._next is None and (self.driver is None or (self._asked is not None and not self._asked.done()))
         if not free:
             if self.agent.while_running == "refuse":

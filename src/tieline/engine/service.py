@@ -312,8 +312,11 @@ class Service:
         *,
         last_event_id: int | None = None,
         until_input: bool = False,
+        even_ended: bool = False,
     ) -> Cursor:
         """A2A 1.0 §3.1.6: the task as it is, then what happens, until it ends; with `until_input` until it asks, too.
+
+        With `even_ended` a task that has ended is shown instead of refused.
 
         With the number of the last event that the caller has seen, the stream goes on behind it instead, even when
         the task has ended meanwhile.
@@ -338,7 +341,10 @@ class Service:
         missed = None if last_event_id is None else await self._missed(scope, request.id, last_event_id)
         if missed:
             return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
-        raise TaskEnded(request.id, ended.value, "read it with GetTask")
+        if even_ended:
+            task = await self.get_task(GetTaskRequest(request.id, request.tenant), caller)
+            return Cursor(None, 0, head=[Event(task.value)])
+        raise TaskEnded(request.id, ended.value, "read the task instead")
 
     async def create_push_notification_config(self) -> None:
         """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
@@ -377,7 +383,7 @@ class Service:
                 raise InvalidParams.at("message.contextId", f"is not the context of task {message.task_id!r}")
             if isinstance(run, Record):
                 assert ended is not None
-                raise TaskEnded(message.task_id, ended.value, "send a message without taskId")
+                raise TaskEnded(message.task_id, ended.value, "it takes no more messages, begin another task")
             try:
                 self._check_room(starts=run.driver is None)
                 after = run.hear(message, caller, request.metadata, accepts)
@@ -471,8 +477,10 @@ class Service:
     async def _found(self, task_id: str, scope: str) -> Run | Record:
         """A task's run, else its record as it stands now.
 
-        Raises TaskNotFound.
+        Raises TaskNotFound; InvalidParams for an empty id.
         """
+        if not task_id:
+            raise InvalidParams.at("id", "must not be empty")
         while True:
             run = self._run(task_id, scope)
             if run is not None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -149,7 +149,7 @@ class _Bridge:
             related_tasks=[_task_to_official(task) for task in turn.references],
         )
         # A task of its own: `cancel` is called while it still runs, as the SDK does.
-        work = asyncio.create_task(self._executor.execute(context, events))
+        work = asyncio.create_task(_contained(self._executor.execute(context, events)))
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError:
@@ -189,11 +189,19 @@ class _Bridge:
         )
         try:
             async with asyncio.timeout(run.service.limits.cancel_s / 2):
-                await self._executor.cancel(context, events)
+                await _contained(self._executor.cancel(context, events))
         except (NotImplementedError, official_errors.UnsupportedOperationError):
             log.debug("executor of task %s has no way to cancel: its execute is cancelled", run.task_id)
         except Exception:  # the executor's bug; its execute is cancelled all the same
             log.exception("cancel of the executor failed in task %s", run.task_id)
+
+
+async def _contained(work: Awaitable[None]) -> None:
+    """An executor that raises what would end the process ends its own task instead."""
+    try:
+        await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"the executor raised {type(error).__name__}") from error
 
 
 class _Events(EventQueue):
@@ -314,6 +322,8 @@ async def _task_before(run: Run, message: Message) -> Task | None:
         return None
     await run.written()
     history = run.history_before(message)
+    if not history and run.resumed_from is None:
+        return None  # its caller has named it, so that it is there with its first message
     task = run.task()
     status = run.resumed_from or task.status
     if status.message is not None and history and history[-1].message_id == status.message.message_id:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
@@ -34,7 +35,8 @@ __all__ = ["App", "app"]
 log = logging.getLogger("tieline.server")
 
 _HOSTS_SEEN = 16
-_NOT_NAMES = frozenset(("/", "/.well-known", "/tasks", "/v1", "/subscribe"))
+_GRPC_URL = re.compile(r"(?:(?:https?|grpcs?)://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
+_NOT_NAMES = frozenset(("/", "/.", "/..", "/.well-known", "/tasks", "/v1", "/subscribe"))
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
 
 
@@ -67,6 +69,8 @@ class App:
         self.old_at_once = old_at_once
         self.dialects = dialects.of_versions(versions)
         self.grpc_address: str | None = None  # HOST:PORT at which the same agents are served by gRPC, for their cards
+        if grpc_url is not None and not _GRPC_URL.fullmatch(grpc_url):
+            raise ValueError(f"grpc_url has to be HOST:PORT or a URL without a path, not {grpc_url!r}")
         self._grpc_url = grpc_url
         self.drain_s = drain_s
         self.max_body_bytes = max_body_bytes
@@ -112,8 +116,8 @@ class App:
     def _interfaces(self, path: str, base: str) -> list[AgentInterface]:
         """How the agent at `path` can be reached when its URL is `base`, the latest version first."""
         found = http_interfaces(base)
-        address = self._grpc_url or self.grpc_address
-        if address is not None:
+        if self.grpc_address is not None:
+            address = self._grpc_url or self.grpc_address
             host, _, port = address.rpartition(":")
             if host in ("0.0.0.0", "[::]"):  # noqa: S104 - every address of this machine: that which the caller has found
                 address = f"{urlsplit(base).hostname}:{port}"
@@ -327,13 +331,14 @@ def app(
         keep_alive_s: A stream without news sends a comment this often; many clients give up one that is silent for 5 s.
         versions: Which versions of A2A to serve, "1.0", "0.3", "0.2" or "0.1"; the cards tell of them.
         strict: Refuse requests of 1.0 without A2A-Version.
-        old_at_once: Answer messages of A2A before 1.0 that say nothing of `blocking` at once, not when the task rests.
+        old_at_once: Answer `message/send` of A2A 0.3 that says nothing of `blocking` at once, not when the task rests.
         grpc_url: What the cards say of gRPC, where it is served (`serve`) behind a proxy; else HOST:PORT.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.
 
     Raises:
-        ValueError: a name is not a path segment, `store` names no store, or `versions` what is no version.
+        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
+            no place.
     """
     named = {"": agents} if isinstance(agents, Agent) else {f"/{name}": agent for name, agent in agents.items()}
     for path, agent in named.items():

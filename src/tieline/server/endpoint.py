@@ -22,12 +22,10 @@ from tieline.errors import (
     A2AError,
     BodyTooLarge,
     InternalError,
-    InvalidParams,
     InvalidRequest,
     MediaTypeNotSupported,
     Overloaded,
     ParseError,
-    VersionNotSupported,
 )
 from tieline.server.cards import CardPage
 from tieline.server.streams import Receive, Send, Stream, Watch
@@ -36,7 +34,6 @@ from tieline.wire import dialects, jsonrpc, rest, rest_forms, sse
 from tieline.wire.dialect import Dialect
 from tieline.wire.headers import check_json, event_number, extensions_of, version_in
 from tieline.wire.methods import Method
-from tieline.wire.mistakes import likely_mistake
 from tieline.wire.v1 import V1
 
 if TYPE_CHECKING:
@@ -116,10 +113,7 @@ class Endpoint:
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
             caller = self._caller(scope, headers, dialect)
-            try:
-                request = dialect.read_params(method, call.params)
-            except InvalidParams as error:
-                raise likely_mistake(call.params, error, dialect.version) from None
+            request = dialect.read_params(method, call.params)
             operation = self._unary.get(method.name)
             if operation is not None:
                 answer = operation(dialect, request, caller)
@@ -130,7 +124,7 @@ class Endpoint:
                 await self._absent[method.name]()
             cursor = await self._open(dialect, method, request, caller, headers)
             before = b'{"jsonrpc":"2.0","id":' + id_ + b',"result":'
-            refuse = partial(jsonrpc.encode_error, id_, codes=dialect.codes)
+            refuse = partial(_rpc_error, id_, dialect=dialect)
             return Stream(cursor, refuse, before, b"}", dialect=dialect)
         except _Gone:
             return None
@@ -147,7 +141,7 @@ class Endpoint:
     ) -> None:
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
         status = error.http_status if error.http_status in (413, 415, 503) else 200
-        body = jsonrpc.encode_error(id_, error, codes=dialect.codes)
+        body = _rpc_error(id_, error, dialect)
         if dialect.has_final and method is not None and method.streaming:
             # Clients of these versions read nothing but an event stream where they have asked for one.
             await respond(send, status, sse.frame(body), _retry(error), content_type=_EVENT_STREAM)
@@ -158,10 +152,9 @@ class Endpoint:
         """The dialect of a request that does not plainly say 1.0. Raises VersionNotSupported."""
         app = self._app
         version = _version(scope, headers)
-        dialect = dialects.spoken(version, call.method, strict=app.strict)
+        dialect = dialects.spoken(version, call.method, served=app.dialects, strict=app.strict)
         if not version and call.method in dialects.SHARED:
             dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
-        self._check_served(dialect)
         return dialects.at_once(dialect) if app.old_at_once else dialect
 
     async def _dialect_of_task(self, default: Dialect, call: jsonrpc.Call, caller: Caller) -> Dialect:
@@ -171,12 +164,8 @@ class Endpoint:
             task = await self.service.get_task(GetTaskRequest(task_id), caller)
         except A2AError:
             return default  # the operation itself says what is wrong
-        return dialects.begun_in(task, default)
-
-    def _check_served(self, dialect: Dialect) -> None:
-        served = self._app.dialects
-        if dialect not in served:
-            raise VersionNotSupported(dialect.version, [v for each in served for v in each.versions])
+        begun = dialects.begun_in(task, default)
+        return begun if begun in self._app.dialects else default
 
     # --- REST ---------------------------------------------------------------------------------------------------------
 
@@ -189,8 +178,10 @@ class Endpoint:
                 or not self._serves_v1
                 or raw_path.startswith(rest_forms.OLD_PREFIX)
             ):
-                form, raw_path = rest_forms.spoken(_version(scope, headers), raw_path, strict=self._app.strict)
-                self._check_served(form.served)
+                app = self._app
+                form, raw_path = rest_forms.spoken(
+                    _version(scope, headers), raw_path, served=app.dialects, strict=app.strict
+                )
             method, fields = rest.route(scope["method"], raw_path)
             body = b""
             if scope["method"] == "POST":
@@ -203,10 +194,7 @@ class Endpoint:
             if method.name in self._absent:
                 await self._absent[method.name]()
             query = scope["query_string"].decode("latin-1")
-            try:
-                request = rest.read_request(dialect, method, fields, query, body)
-            except InvalidParams as error:
-                raise likely_mistake(body, error, form.version) from None
+            request = rest.read_request(dialect, method, fields, query, body)
             operation = self._unary.get(method.name)
             if operation is not None:
                 answer = operation(dialect, request, caller)
@@ -262,7 +250,11 @@ class Endpoint:
         last_event_id = headers.get(b"last-event-id") if dialect.resumes else None
         number = event_number(last_event_id.decode("latin-1")) if last_event_id else None
         return await self.service.subscribe_to_task(
-            request, caller, last_event_id=number, until_input=dialect.has_final
+            request,
+            caller,
+            last_event_id=number,
+            until_input=dialect.has_final,
+            even_ended=dialect.shows_ended,
         )
 
     # --- parts of a request -------------------------------------------------------------------------------------------
@@ -338,6 +330,10 @@ def _ours(error: Exception) -> A2AError:
         return InvalidRequest("The request nests too deep.")
     log.exception("a request failed", exc_info=error)
     return InternalError("Internal error. The server's operator finds the reason in the log.")
+
+
+def _rpc_error(id_: bytes, error: A2AError, dialect: Dialect) -> bytes:
+    return jsonrpc.encode_error(id_, error, codes=dialect.codes, data_in_object=dialect.data_in_object)
 
 
 def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:

@@ -36,13 +36,10 @@ from tieline.errors import (
     InvalidParams,
     InvalidRequest,
     PushNotificationNotSupported,
-    TaskEnded,
     UnsupportedOperation,
     VersionNotSupported,
 )
-from tieline.event import Event
 from tieline.server.asgi import App
-from tieline.types import GetTaskRequest
 from tieline.wire import protobuf, protobuf03
 from tieline.wire.headers import extensions_of
 from tieline.wire.protobuf_rpcs import Rpc
@@ -225,6 +222,7 @@ class _Method:
         opened.add(cursor)
         write_answer, write = rpc.write_answer, context.write
         failure: A2AError | None = None
+        left = False  # the server goes while the task goes on
         try:
             await context.send_initial_metadata(())  # the stream is open, though nothing may come for a while
             while True:
@@ -232,7 +230,10 @@ class _Method:
                 if events:
                     for event in events:
                         await write(write_answer(event.value))
-                elif cursor.ended or self._server.stopping:
+                elif cursor.ended:
+                    break
+                elif self._server.stopping:
+                    left = True
                     break
                 else:
                     await cursor.wait()
@@ -246,6 +247,8 @@ class _Method:
             opened.discard(cursor)
         if failure is not None:
             await self._abort(context, failure)
+        elif left:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "This server is shutting down: subscribe again.")
 
     async def _abort(self, context: Any, error: A2AError) -> None:
         """End a call with an error (A2A 1.0 §10.6). Callers of 0.3 know it by the name in front of its sentence."""
@@ -302,11 +305,7 @@ async def _subscribe(service: Service, request: Any, caller: Caller) -> Cursor:
 
 async def _follow_03(service: Service, request: Any, caller: Caller) -> Cursor:
     """TaskSubscription: ends when the agent asks, too; of a task that has ended it gives the task."""
-    try:
-        return await service.subscribe_to_task(request, caller, until_input=True)
-    except TaskEnded:
-        task = await service.get_task(GetTaskRequest(request.id), caller)
-        return Cursor(None, 0, head=[Event(task.value)])
+    return await service.subscribe_to_task(request, caller, until_input=True, even_ended=True)
 
 
 async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:

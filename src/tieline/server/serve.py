@@ -93,6 +93,8 @@ def serve(
             drain_s=drain_s,
             limits=limits,
         )
+    if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
+        raise CannotServe("gRPC began with A2A 0.3: serve that version or 1.0, too, or leave gRPC out.")
     grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc)
     listening = _bind(host, port)
     config = uvicorn.Config(

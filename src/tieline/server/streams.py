@@ -104,6 +104,9 @@ class Stream:
         frames = []
         for n, event in enumerate(events, number):
             told = encode(event, n == last)
+            if number and self._numbered and len(told) == 1:
+                frames.append(b"id: %d\ndata: %b%b%b" % (n, before, told[0], behind))
+                continue
             frames += [b"data: %b%b%b" % (before, json, behind) for json in told]
             if told and number and self._numbered:
                 frames[-1] = b"id: %d\n%b" % (n, frames[-1])

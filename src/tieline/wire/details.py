@@ -29,6 +29,8 @@ def error_from_details(details: Any, *, rpc_code: int | None, message: str) -> A
     reason: str | None = None
     metadata: dict[str, str] = {}
     violations: list[FieldViolation] = []
+    if isinstance(details, dict):
+        details = details.get("details")  # as 0.1 has it, where data is an object
     for detail in details if isinstance(details, list) else ():
         if not isinstance(detail, dict):
             continue

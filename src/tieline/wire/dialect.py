@@ -66,6 +66,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def data_in_object(self) -> bool:
+        """Whether the `data` of a JSON-RPC error has to be an object."""
+        ...
+
+    @property
     def new_task(self) -> Metadata | None:
         """Metadata for a task whose id the caller has made, where callers name tasks; None where they do not."""
         ...
@@ -73,6 +78,11 @@ class Dialect(Protocol):
     @property
     def has_final(self) -> bool:
         """Whether events say that a stream is over (`final`): a subscription, too, then ends when the agent asks."""
+        ...
+
+    @property
+    def shows_ended(self) -> bool:
+        """Whether a subscription to a task that has ended is answered with the task, instead of an error."""
         ...
 
     @property

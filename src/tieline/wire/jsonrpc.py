@@ -137,10 +137,16 @@ def encode_result(id_: bytes, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"result":' + result + b"}"
 
 
-def encode_error(id_: bytes, error: A2AError, *, codes: Mapping[type[A2AError], int] = _NO_CODES) -> bytes:
-    """A response around an error, with google.rpc details as `data` (§9.5). `codes`: those that are not 1.0's."""
+def encode_error(
+    id_: bytes, error: A2AError, *, codes: Mapping[type[A2AError], int] = _NO_CODES, data_in_object: bool = False
+) -> bytes:
+    """A response around an error, with google.rpc details as `data` (§9.5).
+
+    `codes`: those that are not 1.0's. `data_in_object`: the details are the member `details` of an object.
+    """
+    details = details_of(error)
     code = codes.get(type(error), error.rpc_code)
-    body = {"code": code, "message": error.message, "data": details_of(error)}
+    body = {"code": code, "message": error.message, "data": {"details": details} if data_in_object else details}
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"error":' + encode(body) + b"}"
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import wraps
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from tieline.errors import InvalidParams
 from tieline.types import Role, TaskState
 
-__all__ = ["MISTAKES", "Mistake", "likely_mistake"]
+__all__ = ["MISTAKES", "Mistake", "likely_mistake", "telling_mistakes"]
 
+_LIKELY: Final = "Likely mistake:"
 TOLD = 3
 """How many mistakes an error names at most."""
 
@@ -247,10 +249,26 @@ def likely_mistake(data: bytes | msgspec.Raw, error: InvalidParams, version: str
         told = list(islice(_told(msgspec.json.decode(data), error, _table_of(version)), TOLD))
     except (msgspec.MsgspecError, RecursionError):
         return error
-    if not told:
+    if not told or _LIKELY in str(error):
         return error
-    sentence = f"{str(error).rstrip('.')}. Likely mistake: {'. '.join(told)}."
+    sentence = f"{str(error).rstrip('.')}. {_LIKELY} {'. '.join(told)}."
     return InvalidParams(sentence, metadata=error.metadata, violations=error.violations)
+
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+def telling_mistakes(read_params: R) -> R:
+    """A dialect's `read_params` whose refusals name the likely mistake, in the words of that dialect."""
+
+    @wraps(read_params)
+    def read(dialect: Any, method: Any, params: bytes | msgspec.Raw) -> Any:
+        try:
+            return read_params(dialect, method, params)
+        except InvalidParams as error:
+            raise likely_mistake(params, error, dialect.version) from None
+
+    return cast(R, read)
 
 
 def _table_of(version: str) -> str:

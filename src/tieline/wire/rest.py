@@ -14,6 +14,7 @@ from tieline.wire.body import check_depth
 from tieline.wire.details import details_of, error_from_details
 from tieline.wire.dialect import Dialect
 from tieline.wire.methods import METHODS, Method
+from tieline.wire.mistakes import likely_mistake
 
 __all__ = [
     "MEDIA_TYPE",
@@ -94,7 +95,9 @@ def read_request(dialect: Dialect, method: Method, fields: dict[str, str], query
     try:
         return msgspec.convert(values, method.request, strict=False)
     except msgspec.ValidationError as error:
-        raise violation(error) from None
+        if dialect.has_final:  # an older one has other words
+            return dialect.read_params(method, encode(values))
+        raise likely_mistake(encode(values), violation(error), dialect.version) from None
 
 
 def _camel(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,7 +10,6 @@ import msgspec
 from tieline.errors import A2AError, VersionNotSupported
 from tieline.wire import dialects, rest, v03_rest, v03_rest_errors
 from tieline.wire.dialect import Dialect
-from tieline.wire.v03 import V03
 from tieline.wire.v1 import V1
 
 __all__ = ["OLD_PREFIX", "RestForm", "V03_FORM", "V1_FORM", "form_of", "spoken"]
@@ -30,11 +29,6 @@ class RestForm(msgspec.Struct, frozen=True):
     read_error: Callable[[int, bytes], A2AError]  # by HTTP status, 0 is unknown, and body
     media_type: str
     verbs: Mapping[str, str]  # HTTP methods of operations, where a client has to use another than 1.0's
-
-    @property
-    def served(self) -> Dialect:
-        """The dialect of its version, whatever the body of a request is."""
-        return V1 if self.version == V1.version else V03
 
     @property
     def content_type(self) -> tuple[bytes, bytes]:
@@ -64,7 +58,6 @@ V03_FORM: Final = RestForm(
 )
 
 _FORMS: Final = {form.version: form for form in (V1_FORM, V03_FORM)}
-_VERSIONS: Final = tuple(v for dialect in dialects.DIALECTS if dialect.version in _FORMS for v in dialect.versions)
 _OLD_CARD: Final = "/v1/card"
 
 
@@ -73,23 +66,23 @@ def form_of(version: str) -> RestForm | None:
     return _FORMS.get(version)
 
 
-def spoken(version: str, path: str, *, strict: bool) -> tuple[RestForm, str]:
+def spoken(
+    version: str, path: str, *, served: Sequence[Dialect] = dialects.DIALECTS, strict: bool = False
+) -> tuple[RestForm, str]:
     """The form of a request and its path in 1.0: told by the version that it names, else by its path.
 
     Raises VersionNotSupported.
     """
     old = path.startswith(OLD_PREFIX)
-    if version:
-        dialect = dialects.dialect_of(version)
-        if dialect is None or dialect.version not in _FORMS:
-            raise VersionNotSupported(version, _VERSIONS)
-        form = _FORMS[dialect.version]
-    elif old:
-        form = V03_FORM
-    elif strict:
-        raise VersionNotSupported("0.3", _VERSIONS)
-    else:
-        form = V1_FORM
+    forms = {dialect.version: _FORMS[dialect.version] for dialect in served if dialect.version in _FORMS}
+    versions = dialects.versions_of(dialect for dialect in served if dialect.version in forms)
+    if not version and not old and strict:
+        raise VersionNotSupported.unsaid(path, V1.versions)
+    asked = version or ("0.3" if old else "1.0")
+    dialect = dialects.dialect_of(asked)
+    form = forms.get(dialect.version) if dialect is not None else None
+    if form is None:
+        raise VersionNotSupported(asked, versions)
     if form is V1_FORM or not old:
         return form, path
     return form, "/extendedAgentCard" if path == _OLD_CARD else path[len(form.prefix) :]

@@ -39,6 +39,7 @@ from tieline.wire import lenient
 from tieline.wire import v01_schema as schema
 from tieline.wire.dialect import EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
+from tieline.wire.mistakes import telling_mistakes
 from tieline.wire.v01_metadata import DIALECT, joined, split
 from tieline.wire.v01_streams import Reader, Writer
 from tieline.wire.v01_values import (
@@ -88,6 +89,7 @@ class _V01:
 
     # --- a server -----------------------------------------------------------------------------------------------------
 
+    @telling_mistakes
     def read_params(self, method: Method, params: Json) -> Any:
         request = method.request
         try:

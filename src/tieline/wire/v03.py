@@ -38,6 +38,7 @@ from tieline.wire import lenient
 from tieline.wire import v03_schema as schema
 from tieline.wire.dialect import EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
+from tieline.wire.mistakes import telling_mistakes
 from tieline.wire.v03_json import NOT_OF_SCHEMA, Reader, kept
 from tieline.wire.v03_values import (
     answer_in,
@@ -95,11 +96,13 @@ class _V03:
     data_in_object = False
     new_task = None
     has_final = True
+    shows_ended = False
     resumes = True
 
     def __init__(self, *, waits: bool = True) -> None:
         self.waits = waits
 
+    @telling_mistakes
     def read_params(self, method: Method, params: Json) -> Any:
         request = method.request
         try:

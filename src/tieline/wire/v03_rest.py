@@ -30,9 +30,10 @@ from tieline.wire import lenient
 from tieline.wire import v03_rest_schema as schema
 from tieline.wire.dialect import Dialect, EventEncoder, Json
 from tieline.wire.methods import METHODS, Method
+from tieline.wire.mistakes import telling_mistakes
 from tieline.wire.v03 import V03, goes_on, read_otherwise
 from tieline.wire.v03_json import NOT_OF_SCHEMA, Reader, kept
-from tieline.wire.v03_rest_files import looks_twice
+from tieline.wire.v03_rest_files import looks_twice, once
 from tieline.wire.v03_rest_values import (
     Writer,
     config_in,
@@ -48,7 +49,7 @@ from tieline.wire.v03_rest_values import (
 )
 from tieline.wire.v1 import encoded
 
-__all__ = ["MEDIA_TYPE", "V03_REST", "V03_REST_TWICE", "spoken"]
+__all__ = ["MEDIA_TYPE", "V03_REST", "V03_REST_ONCE", "V03_REST_TWICE", "spoken"]
 
 MEDIA_TYPE: Final = "application/json"
 
@@ -65,7 +66,8 @@ _read_page: Final[Reader[schema.Page]] = Reader(schema.Page, _OTHER_NAMES)
 
 
 class _V03Rest:
-    """See Dialect. `twice`: files are written as base64 of base64, as Python's SDK wants them.
+    """See Dialect. `twice`: files are written as base64 of base64, as Python's SDK wants them. `guesses`: files are
+    read as what they look like, once or twice.
 
     A message that does not say `blocking` is answered at once: protobuf does not tell unset from false.
     """
@@ -78,12 +80,15 @@ class _V03Rest:
     data_in_object = False
     new_task = None
     has_final = True
+    shows_ended = False
     resumes = True
 
-    def __init__(self, *, twice: bool = False) -> None:
+    def __init__(self, *, twice: bool = False, guesses: bool = True) -> None:
         self.twice = twice
+        self.guesses = guesses
         self._write = Writer(twice)
 
+    @telling_mistakes
     def read_params(self, method: Method, params: Json) -> Any:
         request = method.request
         try:
@@ -91,6 +96,9 @@ class _V03Rest:
                 sent = _read_send(params)
                 if not sent.message.content and b'"parts"' in bytes(params):
                     raise ValueError("what has parts is not of this form")
+                if not self.guesses:
+                    content = tuple([once(part) for part in sent.message.content])
+                    sent = replace(sent, message=replace(sent.message, content=content))
                 return kept(params, send_in(sent))
             if request is TaskPushNotificationConfig:
                 return create_in(_read_create(params))
@@ -184,6 +192,8 @@ def _decode_event(data: Json) -> StreamEvent | None:
 V03_REST: Final = _V03Rest()
 V03_REST_TWICE: Final = _V03Rest(twice=True)
 """For peers that put base64 text into `fileWithBytes` where the definition has bytes, as Python's SDK does."""
+V03_REST_ONCE: Final = _V03Rest(guesses=False)
+"""For peers that are known not to."""
 
 
 # --- which form -------------------------------------------------------------------------------------------------------
@@ -212,9 +222,11 @@ _peek: Final = msgspec.json.Decoder(_Peeked).decode
 def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
     """The dialect of a request with this body: V03 for a message in the form of the schema, else V03_REST.
 
-    V03_REST_TWICE if a file in it is base64 twice; where there is no file, if Python's SDK may have sent it.
+    V03_REST_TWICE if a file in it is base64 twice; where there is no file, if Python's SDK may have sent it. Who says
+    to be another is V03_REST_ONCE.
     """
-    usual = V03_REST_TWICE if user_agent.startswith(_PYTHON) else V03_REST
+    named = bool(user_agent) and not user_agent.startswith(_PYTHON)
+    usual = V03_REST_ONCE if named else V03_REST_TWICE if user_agent else V03_REST
     try:
         message = _peek(body).message
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -222,7 +234,7 @@ def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
     if message.kind is not None or message.role in ("user", "agent") or any(part.kind for part in message.parts):
         return V03
     files = [part.file for part in message.content if part.file is not None and part.file.file_with_bytes]
-    if not files:
+    if named or not files:
         return usual
     twice = all(looks_twice(file.file_with_bytes or b"", file.mime_type) for file in files)
     return V03_REST_TWICE if twice else V03_REST

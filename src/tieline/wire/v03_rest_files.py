@@ -11,12 +11,14 @@ import re
 from base64 import b64decode, b64encode
 from typing import Final
 
+from msgspec.structs import replace
+
 from tieline.types import Metadata
 from tieline.wire import v03_rest_schema as schema
 from tieline.wire.v03_metadata import NOTHING, carried, carry
 from tieline.wire.v03_schema import File, FilePart
 
-__all__ = ["file_in", "file_out", "looks_twice"]
+__all__ = ["file_in", "file_out", "looks_twice", "once"]
 
 _BASE64: Final = "tieline/base64"
 _OF_FILE: Final = {_BASE64: bool}
@@ -34,6 +36,13 @@ def looks_twice(given: bytes, mime_type: str | None) -> bool:
         except UnicodeDecodeError:
             return False
     return True
+
+
+def once(part: schema.Part) -> schema.Part:
+    """A part whose file is the bytes themselves, whatever they look like, unless it says otherwise."""
+    if part.file is None or not part.file.file_with_bytes or _BASE64 in (part.metadata or {}):
+        return part
+    return replace(part, metadata={**(part.metadata or {}), _BASE64: False})
 
 
 def file_in(file: schema.File, metadata: Metadata | None) -> FilePart:

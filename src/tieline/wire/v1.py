@@ -25,6 +25,7 @@ from tieline.types import (
 from tieline.wire import lenient
 from tieline.wire.dialect import Json
 from tieline.wire.methods import METHODS, Method
+from tieline.wire.mistakes import telling_mistakes
 
 __all__ = ["V1", "decode_result", "encoded"]
 
@@ -47,6 +48,7 @@ class _V1:
     shows_ended = False
     resumes = True
 
+    @telling_mistakes
     def read_params(self, method: Method, params: Json) -> Any:
         return decode(params, method.request)
 
