@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.running import Foreign, Tieline
+from tests.client.scripted import card_of
+from tieline.card import AgentInterface
 from tieline.cli.errors import EXIT_CODES, CliError, from_exception
 from tieline.errors import PeerTimeout
+from tieline.types import encode
 
 # A2A 1.0 §5.4
 PROTOCOL = {
@@ -132,6 +136,39 @@ def test_hints_name_what_people_try_first(bare: Tieline) -> None:
         assert stray.code == 2
         assert "-a HOST" in stray.err, words
     assert "-a HOST" not in bare("config", "show", "x").err
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "hint"),
+    [
+        (("0.1", "0.3"), (), "--a2a-version 0.1"),
+        (("0.3", "0.1"), (), "--a2a-version 0.3"),
+        (("0.3",), ("--a2a-version", "0.1"), "--a2a-version 0.3"),
+        (("1.0",), ("--a2a-version", "0.3"), "--a2a-version 1.0"),
+    ],
+)
+def test_a_version_that_the_card_has_not_is_met_with_the_first_that_it_has(
+    bare: Tieline, has: tuple[str, ...], asked: tuple[str, ...], hint: str
+) -> None:
+    failed = bare("send", "hi", *asked, "-o", "json", "-a", card_file(bare, *has))
+    assert failed.error["code"] == "A2ACLI_ERR_CARD_INVALID"
+    assert failed.error["hint"].endswith(hint)
+    assert ", ".join(f"JSONRPC {version}" for version in has) in failed.error["message"]
+
+
+def test_a_message_that_went_nowhere_is_not_said_to_have_arrived(bare: Tieline) -> None:
+    failed = bare("send", "hi", "-o", "json", "-a", card_file(bare, "1.0"))
+    assert failed.error["code"] == "A2ACLI_ERR_UNREACHABLE"
+    assert "may have it" not in failed.error["hint"]
+
+
+def card_file(bare: Tieline, *versions: str) -> str:
+    """A card of an agent that nobody serves, which speaks these versions."""
+    card = card_of(("http://127.0.0.1:9/", "JSONRPC"))
+    interfaces = tuple(AgentInterface("http://127.0.0.1:9/", "JSONRPC", version) for version in versions)
+    file = bare.folder / "card.json"
+    file.write_bytes(encode(replace(card, supported_interfaces=interfaces)))
+    return str(file)
 
 
 def test_text_errors_are_fields_on_stderr(bare: Tieline) -> None:

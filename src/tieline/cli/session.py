@@ -28,7 +28,7 @@ from tieline.client.discovery import FoundCard, fetch_card
 from tieline.client.peer import Peer, connect
 from tieline.client.route import BINDINGS, choose, spoken_version
 from tieline.types import Task, TaskState
-from tieline.wire.dialects import DIALECTS, dialect_of
+from tieline.wire.dialects import dialect_of
 from tieline.wire.v1 import V1
 
 __all__ = ["Session", "execute", "preferred"]
