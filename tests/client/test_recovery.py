@@ -682,6 +682,27 @@ def test_replay_from_the_beginning_gives_only_what_is_beyond_what_was_given(
     run(test())
 
 
+@both
+@pytest.mark.parametrize("kept", ["one two ", "one two three", "one "])
+def test_task_is_read_that_ends_before_its_replay_has_come_to_what_was_given(transport: str, kept: str) -> None:
+    async def test() -> None:
+        script: Script = {
+            "SendStreamingMessage": [Stream(task(), status(WORKING), *PIECES, end="cut")],
+            "SubscribeToTask": [Stream(task(), PIECES[0], status(COMPLETED))],
+            "GetTask": [Answer(task(COMPLETED, artifact("a", kept)))],
+        }
+        async with scripted(BINDING[transport], script) as agent:
+            events = await streamed(agent)
+        more = {
+            "one two ": [],
+            "one two three": [appended("a", "three")],
+            "one ": [artifact_update("a", "one ")],  # it has lost a piece, or begun the artifact anew
+        }[kept]
+        assert events == [task(), status(WORKING), *PIECES, *more, status(COMPLETED)]
+
+    run(test())
+
+
 # --- what is no event of A2A ------------------------------------------------------------------------------------------
 
 

@@ -138,7 +138,7 @@ class Following:
                     if self._resumed:
                         if not alive and not isinstance(event, Task) and self._asked_behind is None:
                             self._gap = True
-                        if self._gap and self._ends(event):
+                        if self._ends(event) and (self._gap or seen.holds_back):
                             for news in await self._missing():
                                 yield news
                             if seen.over:

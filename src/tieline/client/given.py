@@ -66,6 +66,11 @@ class Given:
         self._replay = None
         return self._take_whole(event)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether a replay is under way that has not told all that was given."""
+        return self._replay is not None
+
     def settle(self) -> Sequence[TaskArtifactUpdateEvent]:
         """The task rests: what was held back as a replay and is shorter than what was given is another content."""
         replay, self._replay = self._replay, None

@@ -69,6 +69,11 @@ class Seen:
         """Whether the task has ended, or the agent has replied without one."""
         return self.message is not None or (self._status is not None and self._status.state.terminal)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether an artifact is being told again and has not come to where it was."""
+        return any(given.holds_back for given in (self._artifacts or {}).values())
+
     def resumed(self) -> None:
         """What follows comes from another source, which may tell again what this one has told."""
         self._resumed = True
