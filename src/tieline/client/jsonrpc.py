@@ -115,7 +115,8 @@ def _read(body: bytes, id_: int) -> msgspec.Raw:
         given = bytes(_read_id(body).id)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return _read_result(body)  # says what is wrong
-    if given in (b"%d" % id_, b'"%d"' % id_, _NULL):
+    ours = b"%d" % id_
+    if given in (ours, _NULL) or given == b'"' + ours + b'"':
         return _read_result(body)
     told = given[:_ID_SHOWN].decode("utf-8", "replace")
     raise InvalidPeerResponse(f"The answer is one to another call: its id is {told}, not {id_}.")

@@ -159,7 +159,10 @@ class Seen:
         if given is None:
             self._artifacts[artifact.artifact_id] = Given(artifact)
             return (event,)
-        return given.take(event)
+        if self._resumed or not event.append:
+            return given.take(event)
+        given.add(artifact)
+        return (event,)
 
 
 def _mark(message: Message) -> int:
