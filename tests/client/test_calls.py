@@ -219,6 +219,29 @@ def test_host_name_that_can_be_none_is_an_agent_that_cannot_be_reached(host: str
     run(test())
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+def test_conversation_with_an_agent_of_0_1_that_does_not_repeat_the_session_goes_on(streaming: bool) -> None:
+    async def test() -> None:
+        def told(state: str) -> bytes:
+            return b'{"jsonrpc":"2.0","result":{"id":"t","status":{"state":"' + state.encode() + b'"}}}'
+
+        asks, ends = told("input-required"), told("completed")
+        script: Script = {"tasks/send": [Http(200, asks), Http(200, ends), Http(200, ends)]}
+        if streaming:
+            script = {"tasks/sendSubscribe": [Stream(b"data: " + data + b"\n\n") for data in (asks, ends, ends)]}
+            script = {**script, "tasks/get": [Http(200, data) for data in (asks, ends, ends)]}
+        async with scripted("JSONRPC", script, streaming=streaming) as agent:
+            card = card_of((agent.url, "JSONRPC"), streaming=streaming, version="0.1")
+            async with connect(card) as peer:
+                reply = await peer.ask("go")
+                for _ in range(2):
+                    reply = await peer.ask("on", after=reply)
+        sessions = [request.params["sessionId"] for request in agent.requests if b"message" in request.body]
+        assert (len(sessions), len(set(sessions)), reply.context_id) == (3, 1, sessions[0])
+
+    run(test())
+
+
 # --- what ask makes of streams, and of polling ------------------------------------------------------------------------
 
 

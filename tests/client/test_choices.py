@@ -12,10 +12,10 @@ from tests.client.scripted import card_of
 from tests.client.tasks import CONTEXT, TASK, artifact, message, status, task
 from tieline import AgentCard, Artifact, Part, Recovery, Task, TaskState
 from tieline.card import AgentInterface
-from tieline.client.content import Reply, reply_of
+from tieline.client.content import Reply, message_of, reply_of
 from tieline.client.discovery import card_file, card_urls
 from tieline.client.route import choose, guesses, spoken_version
-from tieline.errors import InvalidCard, TaskFailed, VersionNotSupported
+from tieline.errors import InvalidCard, InvalidParams, TaskFailed, VersionNotSupported
 
 WELL_KNOWN = "/.well-known/agent-card.json"
 COMPLETED = TaskState.COMPLETED
@@ -223,3 +223,15 @@ def test_reply_that_holds_nothing_is_empty() -> None:
 def test_pauses_double_up_to_the_longest() -> None:
     recovery = Recovery(first_pause_s=0.5, longest_pause_s=3)
     assert [recovery.pause_s(n) for n in (0, 1, 2, 3, 4, 5, 1000)] == [0, 0.5, 1, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1, {"a": float("-inf")}], {"a": b"x"}])
+def test_data_that_json_would_change_is_refused(value: object) -> None:
+    for content in ({"n": value}, Part(data=value), ["text", {"n": value}]):
+        with pytest.raises(InvalidParams, match=r"message\.parts\[[01]\]\.data: .* cannot be sent as JSON"):
+            message_of(content)  # type: ignore[arg-type]
+
+
+def test_data_of_any_shape_that_json_has_is_taken() -> None:
+    value = {"a": [1, 2.5, None, True, {"b": "c"}], "n": 2**80}
+    assert message_of(value).parts == (Part(data=value),)

@@ -29,6 +29,7 @@ from tieline.errors import (
     Unreachable,
     UnsupportedOperation,
 )
+from tieline.ids import new_id
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -44,11 +45,14 @@ from tieline.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from tieline.wire.dialects import dialect_of
+from tieline.wire.v01 import V01
 
 __all__ = ["Calls", "streamed_answer", "wait"]
 
 _LONGEST_POLL_S = 30.0
 
+A = TypeVar("A", Task, Message, Task | Message)
 R = TypeVar("R", SendMessageRequest, GetTaskRequest, ListTasksRequest, CancelTaskRequest, SubscribeToTaskRequest)
 
 
@@ -92,6 +96,7 @@ class Calls:
 
     async def send(self, request: SendMessageRequest, named: tuple[str, ...]) -> Task | Message:
         """SendMessage. Raises TaskInDoubt when the connection breaks behind the request."""
+        request = self.in_session(request)
 
         async def call(way: Way) -> Task | Message:
             try:
@@ -99,7 +104,14 @@ class Calls:
             except Unreachable as error:
                 raise _in_doubt(request, error) from error
 
-        return await self.route.call(call)
+        return _in_context(await self.route.call(call), request)
+
+    def in_session(self, request: SendMessageRequest) -> SendMessageRequest:
+        """`request` in a context of its own, where callers make these: answers of 0.1 need not repeat them."""
+        message = request.message
+        if message.context_id or message.task_id or dialect_of(self.route.way.interface.protocol_version) is not V01:
+            return request
+        return replace(request, message=replace(message, context_id=new_id()))
 
     def stream(self, request: SendMessageRequest, named: tuple[str, ...]) -> AsyncGenerator[StreamEvent, None]:
         """SendStreamingMessage to its end, over breaks. See Following."""
@@ -193,6 +205,12 @@ def _in_doubt(request: SendMessageRequest, error: Exception) -> TaskInDoubt:
     )
 
 
+def _in_context(answer: A, request: SendMessageRequest) -> A:
+    """An answer that names no context is in that of its message."""
+    context_id = request.message.context_id
+    return answer if answer.context_id or not context_id else replace(answer, context_id=context_id)
+
+
 def _checked_uris(uris: Sequence[str]) -> tuple[str, ...]:
     """Each URI once. Raises InvalidParams for one that would not stay one in a header."""
     if isinstance(uris, str):
@@ -208,6 +226,7 @@ async def streamed_answer(calls: Calls, request: SendMessageRequest, named: tupl
 
     An agent that refuses to stream, whatever its card says, is sent the message: nothing was carried out.
     """
+    request = calls.in_session(request)
     fold: Fold | None = None
     whole = True
     try:
@@ -215,7 +234,7 @@ async def streamed_answer(calls: Calls, request: SendMessageRequest, named: tupl
             async for event in events:
                 if isinstance(event, Message):
                     if fold is None:
-                        return event
+                        return _in_context(event, request)
                     continue
                 if isinstance(event, Task):
                     fold = Fold(event)
@@ -234,7 +253,7 @@ async def streamed_answer(calls: Calls, request: SendMessageRequest, named: tupl
             raise
     if fold is None:
         return await calls.send(request, named)
-    told = fold.task()
+    told = _in_context(fold.task(), request)
     if whole:
         return told
     try:
@@ -243,7 +262,7 @@ async def streamed_answer(calls: Calls, request: SendMessageRequest, named: tupl
         if not rests(told.state):
             raise
         return told
-    return _with_what_was_told(task, told)
+    return _with_what_was_told(_in_context(task, request), told)
 
 
 def _begun_with(event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:

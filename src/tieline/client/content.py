@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from msgspec import UNSET
@@ -50,6 +51,9 @@ def message_of(
             raise InvalidParams.at("message.parts", "at least one part is required")
     else:
         parts = (_part(content),)
+    for index, part in enumerate(parts):
+        if part.data is not UNSET and (odd := _no_json(part.data)):
+            raise InvalidParams.at(f"message.parts[{index}].data", f"{odd} cannot be sent as JSON")
     return Message(new_id(), Role.USER, parts, context_id, task_id, reference_task_ids=tuple(reference_task_ids))
 
 
@@ -63,6 +67,19 @@ def _part(piece: Piece) -> Part:
     if isinstance(piece, Mapping):
         return Part(data=dict(piece))
     raise InvalidParams.at("message.parts", f"a {type(piece).__name__} is no part: give str, bytes, a dict or a Part")
+
+
+def _no_json(value: Any) -> str:
+    """What in a value would become something else on the wire, without a word; "" is nothing."""
+    if isinstance(value, float):
+        return "" if isfinite(value) else str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"a {type(value).__name__}"
+    if isinstance(value, Mapping):
+        return next(filter(None, map(_no_json, value.values())), "")
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, map(_no_json, value)), "")
+    return ""
 
 
 class Reply(str):
