@@ -33,7 +33,7 @@ from tieline.errors import (
 from tieline.types import Message, StreamEvent, Task, TaskState
 from tieline.wire.sse import EventTooLarge
 
-__all__ = ["PASSING", "Following", "Recovery", "rests"]
+__all__ = ["Following", "PASSING", "Recovery", "rests"]
 
 _LINGER_S: Final = 1.0
 """How long the server has to close a stream behind its last event: it may still send a snapshot, and a connection
