@@ -538,3 +538,11 @@ def test_what_is_more_than_a_json_value_is_written_as_the_value_that_it_is(value
     if written is not None:
         assert read == written
     assert decode(encode(value), type(value)) == value
+
+
+def test_only_the_fields_of_a_type_are_looked_for_in_snake_case() -> None:
+    finds = snake_names(SendMessageRequest)
+    assert finds(b'{"message_id" : "m"}')
+    assert finds(b'{"configuration":{"task_push_notification_config":{}}}')
+    assert not finds(b'{"metadata":{"user_id":1,"a_b_c":2},"text":"message_id: x"}')
+    assert not snake_names(Role)(b'"anything_at_all":')

@@ -11,6 +11,7 @@ Source: the normative protobuf definition, package lf.a2a.v1.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from math import isfinite
@@ -54,6 +55,7 @@ __all__ = [
     "exact",
     "load",
     "own_copy",
+    "snake_names",
 ]
 
 Metadata = dict[str, Any]
@@ -395,7 +397,6 @@ encode: Final = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 """A value as compact UTF-8 JSON. Integers of any size stay integers if they came through `exact` or `decode`."""
 
 _LONG_NUMBER: Final = re.compile(rb"[:,\[\s-]\d{19}").search
-_SNAKE_NAME: Final = re.compile(rb'"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:').search
 _SNAKE: Final = re.compile(r"_([a-z0-9])")
 _I64, _U64 = -(1 << 63), (1 << 64) - 1
 
@@ -466,6 +467,7 @@ class Encoded(Generic[T]):
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+_snake_names: dict[type[Any], Callable[[bytes | msgspec.Raw], object]] = {}
 _AT = re.compile(r" - at `\$(?:\.\.\.)?(?:\[\.\.\.\])?\.?(.*)`$")
 
 
@@ -482,8 +484,11 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], *, root: str = "") -> T:
     decoder = _decoders.get(type_)
     if decoder is None:
         decoder = _decoders[type_] = msgspec.json.Decoder(type_)
+    in_snake_case = _snake_names.get(type_)
+    if in_snake_case is None:
+        in_snake_case = _snake_names[type_] = snake_names(type_)
     try:
-        value: T = decoder.decode(data) if not _SNAKE_NAME(data) else _decode_protojson(data, type_, root)
+        value: T = decoder.decode(data) if not in_snake_case(data) else _decode_protojson(data, type_, root)
     except InvalidParams:
         raise
     except msgspec.ValidationError as error:
@@ -491,6 +496,27 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], *, root: str = "") -> T:
             raise violation(error, root) from None
         value = _decode_protojson(data, type_, root)
     return _exact_struct(value) if _has_long_number(data) else value
+
+
+def snake_names(type_: Any) -> Callable[[bytes | msgspec.Raw], object]:
+    """What finds a field of a type, or of one inside it, by its name in snake_case; names of others' it passes over."""
+    names: set[str] = set()
+    seen: set[type] = set()
+    left: list[Any] = [msgspec.inspect.type_info(type_)]
+    while left:
+        info = left.pop()
+        if isinstance(info, msgspec.inspect.StructType):
+            if info.cls not in seen:
+                seen.add(info.cls)
+                names.update(field.name for field in info.fields if "_" in field.name)
+                left += [field.type for field in info.fields]
+        else:
+            for inner in ("types", "item_types"):
+                left += getattr(info, inner, ())
+            left += [getattr(info, inner) for inner in ("item_type", "value_type") if hasattr(info, inner)]
+    if not names:
+        return lambda data: None
+    return re.compile(rb'"(?:' + "|".join(sorted(names)).encode() + rb')"\s*:').search
 
 
 def load(data: bytes, type_: type[T]) -> T:

@@ -37,7 +37,7 @@ log = logging.getLogger("tieline.server")
 _HOSTS_SEEN = 16
 _GRPC_URL = re.compile(r"(?:(?:https?|grpcs?)://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
 _NOT_NAMES = frozenset(("/", "/.", "/..", "/.well-known", "/tasks", "/v1", "/subscribe"))
-_CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, last-event-id"
+_CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, x-a2a-extensions, last-event-id"
 
 
 class App:
@@ -68,6 +68,7 @@ class App:
         self.store = store
         self.old_at_once = old_at_once
         self.dialects = dialects.of_versions(versions)
+        self.serves_named_tasks = any(dialect.new_task is not None for dialect in self.dialects)
         self.grpc_address: str | None = None  # HOST:PORT at which the same agents are served by gRPC, for their cards
         if grpc_url is not None and not _GRPC_URL.fullmatch(grpc_url):
             raise ValueError(f"grpc_url has to be HOST:PORT or a URL without a path, not {grpc_url!r}")

@@ -113,6 +113,8 @@ class Endpoint:
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
             caller = self._caller(scope, headers, dialect)
+            if method.name in self._absent:
+                await self._absent[method.name]()
             request = dialect.read_params(method, call.params)
             operation = self._unary.get(method.name)
             if operation is not None:
@@ -120,8 +122,6 @@ class Endpoint:
                 result = await (self._watched(answer, receive) if method.name in _LONG else answer)
                 await respond(send, 200, jsonrpc.encode_result(id_, result))
                 return None
-            if not method.streaming:
-                await self._absent[method.name]()
             cursor = await self._open(dialect, method, request, caller, headers)
             before = b'{"jsonrpc":"2.0","id":' + id_ + b',"result":'
             refuse = partial(_rpc_error, id_, dialect=dialect)
@@ -153,7 +153,7 @@ class Endpoint:
         app = self._app
         version = _version(scope, headers)
         dialect = dialects.spoken(version, call.method, served=app.dialects, strict=app.strict)
-        if not version and call.method in dialects.SHARED:
+        if not version and call.method in dialects.SHARED and app.serves_named_tasks:
             dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
         return dialects.at_once(dialect) if app.old_at_once else dialect
 

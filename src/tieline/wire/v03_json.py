@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from tieline.types import _has_long_number, own_copy
+from tieline.types import _has_long_number, own_copy, snake_names
 from tieline.wire.dialect import Json
 
 __all__ = ["NOT_OF_SCHEMA", "Reader", "kept"]
@@ -18,7 +18,6 @@ T = TypeVar("T")
 NOT_OF_SCHEMA: Final = (msgspec.DecodeError, ValueError, RecursionError)
 """What reading raises for what is not of the schema."""
 
-_SNAKE_NAME: Final = re.compile(rb'"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:').search
 _SNAKE: Final = re.compile(r"_([a-z0-9])")
 _FREE_FORM: Final = frozenset(("data", "metadata"))
 
@@ -32,6 +31,7 @@ class Reader(Generic[T]):
     def __init__(self, type_: Any, others: Mapping[str, str] | None = None) -> None:
         self._type = type_
         self._decode = msgspec.json.Decoder(type_).decode
+        self._in_snake_case = snake_names(type_)
         self._others = others or {}
         self._other_name = re.compile(rb'"(?:' + b"|".join(map(str.encode, self._others)) + rb')"\s*:').search
 
@@ -39,7 +39,7 @@ class Reader(Generic[T]):
         """Raises msgspec.DecodeError."""
         view = bytes(data)
         value: T
-        if (b"_" in view and _SNAKE_NAME(view)) or (self._others and self._other_name(view)):
+        if (b"_" in view and self._in_snake_case(view)) or (self._others and self._other_name(view)):
             value = msgspec.convert(self._renamed(msgspec.json.decode(view)), self._type)
         else:
             value = self._decode(view)
