@@ -31,6 +31,7 @@ from tieline.types import (
     encode,
     exact,
     load,
+    snake_names,
 )
 
 EVERY = sorted(MESSAGES)
