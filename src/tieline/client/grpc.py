@@ -127,8 +127,7 @@ class GrpcTransport:
         verify: Verify = True,
         max_response_bytes: int,
     ) -> None:
-        self.target, self.tls = _target(address)  # HOST:PORT, and whether it is encrypted
-        self._address = address
+        self.target, self.tls = _target(address)  # HOST:PORT, as errors show it, and whether it is encrypted
         self._metadata = (("a2a-version", version), *_sendable(metadata or {}))
         self._old = version == protobuf03.VERSION
         self._extensions_key = "x-a2a-extensions" if self._old else "a2a-extensions"
@@ -258,7 +257,7 @@ class GrpcTransport:
                     await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
         except TimeoutError:
-            raise NotServed(PeerTimeout(f"No connection to {self._address} in time.")) from None
+            raise NotServed(PeerTimeout(f"No connection to {self.target} in time.")) from None
         except (grpc.aio.UsageError, asyncio.CancelledError):
             if self._closed and not _is_cancelled():
                 raise NotServed(Unreachable("This peer is closed."), final=True) from None
@@ -279,10 +278,8 @@ class GrpcTransport:
         told = reason.rpartition(": ")[2].strip("()[]. ")[:_SHOWN_CHARS]
         if self.tls and re.search("handshake|certificate|hostname verification|SSL_", reason, re.IGNORECASE):
             # No other interface is tried: it might be one without TLS, to which somebody in between wants to move us.
-            return NotServed(
-                Unreachable(f"{self._address} cannot be trusted: {_tls_reason(reason, told)}."), final=True
-            )
-        return NotServed(Unreachable(f"No connection to {self._address}: {told or 'it failed'}."))
+            return NotServed(Unreachable(f"{self.target} cannot be trusted: {_tls_reason(reason, told)}."), final=True)
+        return NotServed(Unreachable(f"No connection to {self.target}: {told or 'it failed'}."))
 
     def _opened(self) -> Any:
         if self._closed:
@@ -334,7 +331,7 @@ class GrpcTransport:
         if told is not None:
             return told
         shown = details[:_SHOWN_CHARS]
-        where = self._address
+        where = self.target
         if named := _named(details):
             return named
         if code == "UNIMPLEMENTED":
@@ -405,7 +402,7 @@ class _GrpcEvents:
         while not (await asyncio.wait((self._reading,), timeout=self._transport._timeouts.idle_s))[0]:
             if not await self._transport.alive():
                 await self.close()
-                raise PeerTimeout(f"The stream of {self._transport._address} was silent for too long.")
+                raise PeerTimeout(f"The stream of {self._transport.target} was silent for too long.")
         reading, self._reading = self._reading, None
         if reading.cancelled():
             raise Unreachable("The stream was closed.")
@@ -505,7 +502,10 @@ def _target(address: str) -> tuple[str, bool]:
         raise ValueError(
             f"{_shown(address)} is no address of gRPC: give HOST:PORT, http://HOST:PORT or https://HOST:PORT"
         )
-    parts = urlsplit(f"//{rest}")
+    try:
+        parts = urlsplit(f"//{rest}")
+    except ValueError:  # which may show the password
+        raise ValueError(f"{_shown(address)} is no address of gRPC: it has to be a host and a port") from None
     if not parts.hostname or parts.query or parts.path not in ("", "/"):
         raise ValueError(f"{_shown(address)} is no address of gRPC: it has to be a host and a port")
     port = parts.port
