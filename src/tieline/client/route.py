@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.util import find_spec
+from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -83,11 +83,11 @@ def choose(
         asked = f" of {', '.join(transports)}" if transports is not None else ""
         asked += f" in version {version}" if version is not None else ""
         asked += f" for tenant {tenant!r}" if tenant else ""
-        install = "" if _has_grpc() else " gRPC needs: pip install 'tieline[grpc]'."
+        install = " gRPC needs: pip install 'tieline[grpc]'." if "GRPC" in offered and not _has_grpc() else ""
         raise InvalidCard(
             f"The card of {card.name!r} offers no interface that can be used{asked}: it has {offered};"
             f" this client speaks {', '.join(BINDINGS)} in version {', '.join(VERSIONS)}."
-            f"{install if 'GRPC' in offered else ''}"
+            f"{install}"
         )
     return tuple(usable)
 
@@ -124,8 +124,14 @@ def _same_dialect(version: str, other: str) -> bool:
     return dialect_of(version) is dialect_of(other)
 
 
+@cache
 def _has_grpc() -> bool:
-    return find_spec("grpc") is not None and find_spec("a2a") is not None
+    """Whether all that gRPC needs is here: an old a2a-sdk beside grpcio is not enough."""
+    try:
+        import tieline.client.grpc  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 class Way(NamedTuple):
