@@ -203,6 +203,10 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
     dialect = dialect_of(interface.protocol_version)
     assert dialect is not None, "choose takes no other"
     if interface.protocol_binding == "GRPC":
+        if options.query:
+            raise InvalidCard(
+                "The card names a gRPC interface, and gRPC has no query: keys of it, such as credentials, would be lost."
+            )
         return _grpc_transport(interface.url, dialect.version, options, headers)
     try:
         url = URL(interface.url).with_user(None).extend_query(options.query)
