@@ -205,7 +205,7 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
     if interface.protocol_binding == "GRPC":
         if options.query:
             raise InvalidCard(
-                "The card names a gRPC interface, and gRPC has no query: keys of it, such as credentials, would be lost."
+                "The card names a gRPC interface, and gRPC has no query: its keys, such as credentials, would be lost."
             )
         return _grpc_transport(interface.url, dialect.version, options, headers)
     try:
