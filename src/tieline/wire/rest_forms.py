@@ -74,15 +74,13 @@ def spoken(
     Raises VersionNotSupported.
     """
     old = path.startswith(OLD_PREFIX)
-    forms = {dialect.version: _FORMS[dialect.version] for dialect in served if dialect.version in _FORMS}
-    versions = dialects.versions_of(dialect for dialect in served if dialect.version in forms)
     if not version and not old and strict:
         raise VersionNotSupported.unsaid(path, V1.versions)
     asked = version or ("0.3" if old else "1.0")
     dialect = dialects.dialect_of(asked)
-    form = forms.get(dialect.version) if dialect is not None else None
+    form = _FORMS.get(dialect.version) if dialect in served and dialect is not None else None
     if form is None:
-        raise VersionNotSupported(asked, versions)
+        raise VersionNotSupported(asked, dialects.versions_of(each for each in served if each.version in _FORMS))
     if form is V1_FORM or not old:
         return form, path
     return form, "/extendedAgentCard" if path == _OLD_CARD else path[len(form.prefix) :]

@@ -199,24 +199,35 @@ V03_REST_ONCE: Final = _V03Rest(guesses=False)
 # --- which form -------------------------------------------------------------------------------------------------------
 
 
-class _PeekedPart(msgspec.Struct, frozen=True, gc=False):
+class _Tagged(msgspec.Struct, frozen=True, gc=False):
     kind: str | None = None
+
+
+class _TaggedMessage(msgspec.Struct, frozen=True, gc=False):
+    kind: str | None = None
+    role: str = ""
+    parts: tuple[_Tagged, ...] = ()
+
+
+class _TaggedSend(msgspec.Struct, frozen=True, gc=False):
+    message: _TaggedMessage
+
+
+class _Filed(msgspec.Struct, frozen=True, gc=False):
     file: schema.File | None = None
 
 
-class _PeekedMessage(msgspec.Struct, frozen=True, gc=False):
-    kind: str | None = None
-    role: str = ""
-    parts: tuple[_PeekedPart, ...] = ()
-    content: tuple[_PeekedPart, ...] = ()
+class _FiledMessage(msgspec.Struct, frozen=True, gc=False):
+    content: tuple[_Filed, ...] = ()
 
 
-class _Peeked(msgspec.Struct, frozen=True, gc=False):
-    message: _PeekedMessage
+class _FiledSend(msgspec.Struct, frozen=True, gc=False):
+    message: _FiledMessage
 
 
 _PYTHON: Final = b"python-httpx/"  # what Python's SDK calls with
-_peek: Final = msgspec.json.Decoder(_Peeked).decode
+_read_tags: Final = msgspec.json.Decoder(_TaggedSend).decode
+_read_files: Final = msgspec.json.Decoder(_FiledSend).decode
 
 
 def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
@@ -227,14 +238,19 @@ def spoken(body: bytes, user_agent: bytes = b"") -> Dialect:
     """
     named = bool(user_agent) and not user_agent.startswith(_PYTHON)
     usual = V03_REST_ONCE if named else V03_REST_TWICE if user_agent else V03_REST
+    if not body:
+        return usual
     try:
-        message = _peek(body).message
+        message = _read_tags(body).message
+        if message.kind is not None or message.role in ("user", "agent") or any(part.kind for part in message.parts):
+            return V03
+        if named or b'"fileWithBytes"' not in body:
+            return usual
+        content = _read_files(body).message.content
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return usual
-    if message.kind is not None or message.role in ("user", "agent") or any(part.kind for part in message.parts):
-        return V03
-    files = [part.file for part in message.content if part.file is not None and part.file.file_with_bytes]
-    if named or not files:
+    files = [part.file for part in content if part.file is not None and part.file.file_with_bytes]
+    if not files:
         return usual
     twice = all(looks_twice(file.file_with_bytes or b"", file.mime_type) for file in files)
     return V03_REST_TWICE if twice else V03_REST
