@@ -1,4 +1,4 @@
-"""Tieline: publish any agent, call any agent, over A2A (Agent2Agent) 1.0.
+"""Tieline: publish any agent, call any agent, over A2A (Agent2Agent) 1.0, 0.3, 0.2 and 0.1.
 
     from tieline import Turn, agent
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tieline.engine.turn import Answer, Caller, Turn
     from tieline.errors import A2AError, Failed, Rejected
     from tieline.server.asgi import App, app
+    from tieline.server.serve import serve
     from tieline.stores.base import Retention, Store
     from tieline.types import (
         Artifact,
@@ -81,6 +82,7 @@ _HOMES = {
     "connect": "tieline.client.peer",
     "discover_agent_card": "tieline.client.simple",
     "send_text": "tieline.client.simple",
+    "serve": "tieline.server.serve",
 }
 
 __all__ = [
@@ -121,6 +123,7 @@ __all__ = [
     "connect",
     "discover_agent_card",
     "send_text",
+    "serve",
 ]
 
 

@@ -251,7 +251,9 @@ def _places(cells: Sequence[Cell]) -> str:
     found: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         found.setdefault((cell.peer, cell.role), []).append(cell.binding)
-    places = "; ".join(f"{peer} as {role} over {', '.join(bindings)}" for (peer, role), bindings in found.items())
+    places = "; ".join(
+        f"{peer} as {role} over {', '.join(dict.fromkeys(bindings))}" for (peer, role), bindings in found.items()
+    )
     return f"*{cells[0].row.replace('_', ' ')}*, {places}"
 
 
