@@ -29,6 +29,7 @@ either = pytest.mark.parametrize("strict", [True, False])
         ("0.2.6", "message/send", "0.3"),
         ("0.2.0", "tasks/send", "0.1"),
         ("0.2", "tasks/get", "0.3"),
+        ("0.2.0", "tasks/get", "0.1"),
         ("0.1", "tasks/get", "0.1"),
         ("", "message/send", "0.3"),
         ("", "tasks/sendSubscribe", "0.1"),
@@ -119,7 +120,15 @@ def test_rest_without_a_version_is_refused_when_strict_unless_its_path_is_old() 
 
 @pytest.mark.parametrize(
     ("written", "version"),
-    [("1.0", "1.0"), ("1.0.0", "1.0"), ("0.3.0", "0.3"), ("0.3", "0.3"), ("0.2.6", "0.3"), ("0.1", "0.1")],
+    [
+        ("1.0", "1.0"),
+        ("1.0.0", "1.0"),
+        ("0.3.0", "0.3"),
+        ("0.3", "0.3"),
+        ("0.2.6", "0.3"),
+        ("0.2.0", "0.1"),
+        ("0.1", "0.1"),
+    ],
 )
 def test_the_dialect_of_a_cards_version(written: str, version: str) -> None:
     dialect = dialect_of(written)

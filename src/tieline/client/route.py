@@ -44,7 +44,7 @@ def spoken_version(version: str | None) -> str | None:
     """
     if version is None:
         return None
-    plain = _PATCH.sub(r"\1", version)
+    plain = "0.1" if version == "0.2.0" else _PATCH.sub(r"\1", version)  # 0.2.0 spoke tasks/send
     if plain not in VERSIONS:
         spoken = ", ".join(VERSIONS)
         raise error_for(

@@ -46,7 +46,7 @@ _VERSION = re.compile(r"(\d+\.\d+)(?:\.\d+)?$", re.ASCII)
 def spoken(asked: str, method: str, *, served: Sequence[Dialect] = DIALECTS, strict: bool = False) -> Dialect:
     """The dialect of a JSON-RPC request: of the version that it names, else the latest that has the method.
 
-    A patch number does not count (A2A 1.0 §3.6). A version that two dialects share is that of the one that has the
+    A patch number does not count (A2A 1.0 §3.6), but that 0.2.0 is 0.1. A version that two dialects share is that of the one that has the
     method, the later one by default. `served` are those to choose from; `strict`: who names no version speaks 0.3 at
     most (§3.6.2).
 
@@ -117,5 +117,7 @@ def method_not_found(dialect: Dialect, method: str) -> MethodNotFound:
 
 
 def _major_minor(version: str) -> str | None:
+    if version == "0.2.0":  # the one patch that counts: message/send came with the next
+        return "0.1"
     match = _VERSION.match(version)
     return match.group(1) if match else None
