@@ -26,7 +26,7 @@ _FIELDS: dict[type, bytes] = {
 class Event:
     """One event of a log: its value and its canonical JSON (a StreamResponse), each made once, when first wanted.
 
-    `told` is its JSON in another dialect, kept by whoever made it (wire/) so that all followers of that dialect share it.
+    `told` is its JSON in another dialect, kept by whoever made it (wire/) for all followers of that dialect.
     """
 
     __slots__ = ("_json", "_value", "told")

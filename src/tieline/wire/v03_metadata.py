@@ -47,7 +47,7 @@ NOTHING: Final[Metadata] = {}
 def carry(metadata: Metadata | None, extra: Metadata, names: Mapping[str, type]) -> Metadata | None:
     """`metadata` with what a dialect has no field for; `names` are all that may be carried at this place.
 
-    Metadata that has such a name of its own, or is empty and not absent, goes whole under one name, so that
+    Metadata that has such a name of its own, or is empty while something is carried, goes whole under one name, so that
     `carried` gives back what was there.
     """
     if metadata is None:
