@@ -46,9 +46,9 @@ _VERSION = re.compile(r"(\d+\.\d+)(?:\.\d+)?$", re.ASCII)
 def spoken(asked: str, method: str, *, served: Sequence[Dialect] = DIALECTS, strict: bool = False) -> Dialect:
     """The dialect of a JSON-RPC request: of the version that it names, else the latest that has the method.
 
-    A patch number does not count (A2A 1.0 §3.6), but that 0.2.0 is 0.1. A version that two dialects share is that of the one that has the
-    method, the later one by default. `served` are those to choose from; `strict`: who names no version speaks 0.3 at
-    most (§3.6.2).
+    A patch number does not count (A2A 1.0 §3.6), but that 0.2.0 is 0.1. A version that two dialects share is that of
+    the one that has the method, the later one by default. `served` are those to choose from; `strict`: who names no
+    version speaks 0.3 at most (§3.6.2).
 
     Raises:
         VersionNotSupported: the version is not served, or a method of 1.0 came without one and `strict`.
