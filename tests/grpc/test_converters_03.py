@@ -37,6 +37,7 @@ from tieline.types import (
 )
 from tieline.wire.methods import METHODS
 from tieline.wire.protobuf03 import RPCS, RPCS_OF_PYTHON, SERVICE
+from tieline.wire.protobuf_rpcs import Rpc
 
 SEND = RPCS["SendMessage"]
 
@@ -178,6 +179,16 @@ def test_status_updates_say_whether_they_are_the_last(state: TaskState) -> None:
     update = pb.StreamResponse.FromString(data).status_update
     assert update.final == (state.terminal or state is TaskState.INPUT_REQUIRED)
     assert RPCS["SendStreamingMessage"].read_answer(data) == event
+
+
+@pytest.mark.parametrize("rpc", ["SendStreamingMessage", "TaskSubscription"])
+@pytest.mark.parametrize("rpcs", [RPCS, RPCS_OF_PYTHON])
+def test_a_question_behind_which_the_stream_goes_on_is_not_the_last_event(rpcs: dict[str, Rpc], rpc: str) -> None:
+    for state in TaskState:
+        event = TaskStatusUpdateEvent("t", "c", TaskStatus(state))
+        data = rpcs[rpc].write_passing(event)
+        assert pb.StreamResponse.FromString(data).status_update.final == state.terminal
+        assert rpcs[rpc].read_answer(data) == event
 
 
 def test_only_a_request_that_says_blocking_waits() -> None:

@@ -89,10 +89,10 @@ def _rpcs(*, base64_files: bool) -> dict[str, Rpc]:
     return rpcs_by_name(
         (
             rpc("SendMessage", send, (pb.SendMessageResponse, content.read_answer, content.write_answer)),
-            rpc("SendStreamingMessage", send, event),
+            rpc("SendStreamingMessage", send, event, passing=content.write_passing_event),
             rpc("GetTask", (pb.GetTaskRequest, read_get, write_get), task),
             rpc("CancelTask", (pb.CancelTaskRequest, read_cancel, write_cancel), task),
-            rpc("TaskSubscription", subscribe, event, operation="SubscribeToTask"),
+            rpc("TaskSubscription", subscribe, event, operation="SubscribeToTask", passing=content.write_passing_event),
             rpc("CreateTaskPushNotificationConfig", create, _CONFIG),
             rpc("GetTaskPushNotificationConfig", get, _CONFIG),
             rpc("ListTaskPushNotificationConfig", listing, configs, operation="ListTaskPushNotificationConfigs"),

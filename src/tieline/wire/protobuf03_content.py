@@ -247,8 +247,8 @@ class Content:
             return TaskStatusUpdateEvent(event.task_id, event.context_id, status, read_metadata(event))
         return self.read_answer(response)
 
-    def write_event(self, into: Any, event: StreamEvent) -> None:
-        """An event into a StreamResponse."""
+    def write_event(self, into: Any, event: StreamEvent, *, ends: bool = True) -> None:
+        """An event into a StreamResponse. `ends`: the stream ends behind it, when it is such an event."""
         if isinstance(event, TaskArtifactUpdateEvent):
             update = into.artifact_update
             into_field("artifactUpdate.artifact", self._write_artifact, update.artifact, event.artifact)
@@ -256,7 +256,8 @@ class Content:
         elif isinstance(event, TaskStatusUpdateEvent):
             update = into.status_update
             into_field("statusUpdate.status", self._write_status, update.status, event.status)
-            update.final = event.status.state in ENDS_STREAM
+            state = event.status.state
+            update.final = state in ENDS_STREAM and (ends or state.terminal)  # or what it asks is answered already
         else:
             self.write_answer(into, event)
             return
@@ -264,6 +265,10 @@ class Content:
         write_text(update, "context_id", event.context_id)
         if event.metadata is not None:
             write_metadata(update, event.metadata)
+
+    def write_passing_event(self, into: Any, event: StreamEvent) -> None:
+        """An event, into a StreamResponse behind which more are to come."""
+        self.write_event(into, event, ends=False)
 
     def read_send(self, request: Any) -> SendMessageRequest:
         """The request that sends a message."""

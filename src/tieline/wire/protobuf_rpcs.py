@@ -21,7 +21,8 @@ Form = tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]]
 class Rpc(NamedTuple):
     """One method of a gRPC service, with what it carries as bytes.
 
-    `operation` is its name in A2A 1.0, the dialect of the values. The answer of a stream is one event.
+    `operation` is its name in A2A 1.0, the dialect of the values. The answer of a stream is one event; `write_passing`
+    writes one behind which the stream goes on.
 
     Readers raise ParseError or InvalidParams for requests and InvalidPeerResponse for answers. What protobuf cannot
     carry is InvalidParams in a request, UnsupportedOperation in an answer; both name the field.
@@ -33,6 +34,7 @@ class Rpc(NamedTuple):
     write_request: Callable[[Any], bytes]
     read_answer: Callable[[bytes], Any]
     write_answer: Callable[[Any], bytes]
+    write_passing: Callable[[Any], bytes]
 
     @property
     def streaming(self) -> bool:
@@ -45,15 +47,20 @@ def rpc(
     answer: Form,
     *,
     operation: str = "",
+    passing: Callable[[Any, Any], None] | None = None,
 ) -> Rpc:
-    """Puts an rpc together. `operation`: its name in A2A 1.0, where that is another."""
+    """Puts an rpc together. `operation`: its name in A2A 1.0, where that is another. `passing`: how an event is written
+    behind which the stream goes on, where that is another way than the last one's.
+    """
+    write_answer = _writer(answer[0], answer[2], _refuse_answer)
     return Rpc(
         name,
         operation or name,
         _request_reader(request[0], request[1]),
         _writer(request[0], request[2], _refuse_request),
         _answer_reader(answer[0], answer[1]),
-        _writer(answer[0], answer[2], _refuse_answer),
+        write_answer,
+        write_answer if passing is None else _writer(answer[0], passing, _refuse_answer),
     )
 
 
