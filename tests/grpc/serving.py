@@ -59,7 +59,6 @@ async def served(agent: Agent | Puppet | dict[str, Agent], **options: Any) -> As
     """Serve an agent by gRPC until the block ends. `options` are those of `tieline.app`."""
     made = agent.agent if isinstance(agent, Puppet) else agent
     app = tieline.app(made, **{"drain_s": 0, **options})
-    await app.start()
     server = GrpcServer(app)
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -9,7 +9,7 @@ import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb
 from a2a.types.a2a_pb2 import GetTaskRequest
 
-from tests.behaviour.agents import Puppet, says
+from tests.behaviour.agents import Puppet, asks, says
 from tests.grpc.serving import refused, run, said03, served
 from tests.server.agents import asker, mixed, replier, worker
 from tieline import AgentExtension
@@ -76,6 +76,30 @@ def test_a_subscription_follows_until_the_agent_asks_and_gives_a_task_that_has_e
     run(check())
 
 
+def test_final_comes_with_the_end_of_the_stream_also_where_a_question_was_answered_before_it_was_asked() -> None:
+    puppet = Puppet()
+
+    async def check() -> None:
+        async with served(puppet) as it:
+            streams = [it.stub03.SendStreamingMessage(said03("begin"))]
+            task = (await streams[0].read()).task
+            act = await puppet.next()
+            streams.append(it.stub03.TaskSubscription(pb.TaskSubscriptionRequest(name=f"tasks/{task.id}")))
+            assert (await streams[1].read()).task.id == task.id
+            streams.append(it.stub03.SendStreamingMessage(said03("early", task_id=task.id)))
+            assert (await streams[2].read()).task.id == task.id
+            act.tell(says("nearly"), asks("What?"), says("thanks"), asks("And?"))
+            for stream in streams:
+                events = []
+                while (event := await stream.read()) is not grpc.aio.EOF:
+                    if event.HasField("status_update"):
+                        events.append(event.status_update)
+                assert [event.final for event in events] == [False] * (len(events) - 1) + [True]
+                assert events[-1].status.state == pb.TASK_STATE_INPUT_REQUIRED
+
+    run(check())
+
+
 @pytest.mark.parametrize(
     ("method", "request_", "status", "name"),
     [
@@ -111,6 +135,24 @@ def test_a_task_that_has_ended_cannot_be_cancelled() -> None:
             task = (await it.stub03.SendMessage(said03("work"))).task
             refusal = await refused(it.stub03.CancelTask(pb.CancelTaskRequest(name=f"tasks/{task.id}")))
             assert (refusal.status, refusal.reason) == ("FAILED_PRECONDITION", "TASK_NOT_CANCELABLE")
+
+    run(check())
+
+
+@pytest.mark.parametrize("grpc_url", [None, "agents.example:443"])
+@pytest.mark.parametrize("public_url", [None, "https://agents.example/a/"])
+def test_the_card_names_what_that_of_http_names(public_url: str | None, grpc_url: str | None) -> None:
+    async def check() -> None:
+        async with served(worker(), public_url=public_url, grpc_url=grpc_url) as it:
+            card = await it.stub03.GetAgentCard(pb.GetAgentCardRequest())
+            base = "" if public_url is None else public_url.rstrip("/")
+            by_http = [] if public_url is None else [(base + "/", "JSONRPC"), (base, "HTTP+JSON")]
+            named = [(each.url, each.transport) for each in card.additional_interfaces]
+            assert named == [*by_http, (grpc_url or it.address, "GRPC")]
+            assert (card.url, card.preferred_transport) == named[0]
+            if public_url is not None:
+                at_http = it.app.interfaces("", base)
+                assert named == [(i.url, i.protocol_binding) for i in at_http if i.protocol_version == "0.3"]
 
     run(check())
 

@@ -80,6 +80,7 @@ class App:
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
         self._cors_origins = frozenset(origin.lower().rstrip("/") for origin in cors_origins)
+        self._public_url = None if public_url is None else public_url.rstrip("/")
         self._own_origin = "" if public_url is None else "/".join(public_url.lower().split("/")[:3])
         self._streams: set[Stream] = set()
         self.waiting: set[Watch] = set()  # requests that wait for an agent
@@ -96,7 +97,7 @@ class App:
                     path,
                     public_url=public_url,
                     trust_forwarded=trust_forwarded,
-                    interfaces=partial(self._interfaces, path),
+                    interfaces=partial(self.interfaces, path),
                 ),
             )
             for path, agent in agents.items()
@@ -114,20 +115,26 @@ class App:
         """The agents' services by path, for use without HTTP."""
         return {path: endpoint.service for path, endpoint in self._endpoints.items()}
 
-    def _interfaces(self, path: str, base: str) -> list[AgentInterface]:
-        """How the agent at `path` can be reached when its URL is `base`, the latest version first."""
-        found = http_interfaces(base)
+    def interfaces(self, path: str, base: str | None) -> list[AgentInterface]:
+        """How the agent at `path` can be reached when its URL is `base`, the latest version first.
+
+        Without a `base` it is that of `public_url`, and where there is none the agent is reached by gRPC alone.
+        """
+        if base is None and self._public_url is not None:
+            base = self._public_url + path
+        found = [] if base is None else http_interfaces(base)
         if self.grpc_address is not None:
             address = self._grpc_url or self.grpc_address
             host, _, port = address.rpartition(":")
-            if host in ("0.0.0.0", "[::]"):  # noqa: S104 - every address of this machine: that which the caller has found
+            if base is not None and host in ("0.0.0.0", "[::]"):  # noqa: S104 - every address of this machine: that which the caller has found
                 address = f"{urlsplit(base).hostname}:{port}"
             tenant = None if self._only is not None else path.strip("/") or None  # gRPC has no paths
             versions = ("1.0",) if tenant else ("1.0", "0.3")  # and 0.3 no tenants
             found += [AgentInterface(address, "GRPC", version, tenant) for version in versions]
         spoken = {dialect.version for dialect in self.dialects}
         found = [interface for interface in found if interface.protocol_version in spoken]
-        if not found:  # readers of 0.1 find the root in agent.json; this is for who reads the card all the same
+        if not found and base is not None:
+            # Readers of 0.1 find the root in agent.json; this is for who reads the card all the same.
             found = [AgentInterface(f"{base}/", "JSONRPC", self.dialects[0].version)]
         return sorted(found, key=lambda interface: interface.protocol_version, reverse=True)
 

@@ -25,7 +25,6 @@ except ImportError as error:
     raise ImportError(f"gRPC needs: pip install 'tieline[grpc]' ({error})") from error
 from msgspec.structs import replace
 
-from tieline.card import AgentInterface
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.engine.turn import Caller
@@ -69,13 +68,13 @@ class GrpcServer:
     An app of one agent is served as it is. In one of agents by name, the `tenant` of a request names the agent, as the
     card tells; it is then no tenant for the agent. A2A 0.3 has no tenants, and serves one agent alone.
 
-    `address` is the HOST:PORT that cards name.
+    The app is started with it; who has made the app closes it.
     """
 
     def __init__(self, app: App) -> None:
         self.open: set[Cursor] = set()  # of streams
         self.stopping = False
-        self.address = ""
+        self._http_url: str | None = None
         self._app = app
         self._strict = app.strict
         self._health = health.HealthServicer()
@@ -86,8 +85,18 @@ class GrpcServer:
         self._by_name = {path.strip("/"): service for path, service in services.items()}
         self._names: list[str] = []
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port that it is, where `port` is 0. Raises OSError when it is taken or not allowed."""
+    async def start(self, host: str, port: int, *, http_url: str | None = None) -> int:
+        """Start the app and listen; the port that it is, where `port` is 0. The cards of the app then name it.
+
+        `http_url`: where callers reach the app by HTTP, for the card that A2A 0.3 gives by gRPC; it is not needed where
+        the app has a `public_url`. Without either that card names gRPC alone.
+
+        Raises:
+            OSError: the port is taken or not allowed.
+            StoreError: the store of the app cannot be opened.
+        """
+        await self._app.start()
+        self._http_url = http_url
         server = self._server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", self._max_body_bytes),
@@ -118,7 +127,7 @@ class GrpcServer:
         if not bound:
             raise OSError(f"{host}:{port} cannot be listened on for gRPC")
         await server.start()
-        self.address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        self._app.grpc_address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
         return bound
 
     def _serve(
@@ -140,7 +149,7 @@ class GrpcServer:
 
     async def _public_card(self, service: Service, request: Any, caller: Caller) -> Any:
         """What 0.3 answers with where there is no extended card: the one that all may read."""
-        return service.agent.card((AgentInterface(self.address, "GRPC", protobuf03.VERSION),))
+        return service.agent.card(self._app.interfaces("", self._http_url))
 
     def service(self, request: Any) -> tuple[Service, Any]:
         """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
@@ -220,7 +229,7 @@ class _Method:
             return
         opened = self._server.open
         opened.add(cursor)
-        write_answer, write = rpc.write_answer, context.write
+        write_last, write_passing, write = rpc.write_answer, rpc.write_passing, context.write
         failure: A2AError | None = None
         left = False  # the server goes while the task goes on
         try:
@@ -228,8 +237,9 @@ class _Method:
             while True:
                 _, events = cursor.take()
                 if events:
+                    last = events[-1] if cursor.ended else None
                     for event in events:
-                        await write(write_answer(event.value))
+                        await write((write_last if event is last else write_passing)(event.value))
                 elif cursor.ended:
                     break
                 elif self._server.stopping:

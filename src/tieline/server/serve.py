@@ -136,16 +136,16 @@ class _Grpc:
         self._public_host = urlsplit(public_url).hostname if public_url else None
         self._on_ready = on_ready
 
-    async def start(self) -> None:
-        """Listen, and have the card say so. Raises CannotServe."""
+    async def start(self, http_url: str) -> None:
+        """Listen, and have the card say so. Raises CannotServe and StoreError."""
         try:
-            port = await self.server.start(self._host, self._port)
+            port = await self.server.start(self._host, self._port, http_url=http_url)
         except OSError as error:
             raise CannotServe(f"{error}. Choose another one with --grpc-port.") from None
-        address = f"{_in_url(self._public_host or self._host)}:{port}"
-        self.server.address = self._app.grpc_address = address
+        if self._public_host is not None:
+            self._app.grpc_address = f"{_in_url(self._public_host)}:{port}"
         if self._on_ready is not None:
-            self._on_ready(address)
+            self._on_ready(self._app.grpc_address or "")
 
 
 class _Server(uvicorn.Server):
@@ -187,7 +187,7 @@ class _Server(uvicorn.Server):
         try:
             await self._app.start()
             if self._grpc is not None:
-                await self._grpc.start()
+                await self._grpc.start(self._urls[0])
         except StoreError as error:
             self.failure = error
         except CannotServe as error:
