@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -12,9 +13,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.request import urlopen
 
+import grpc
 import pytest
+from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
+from a2a.compat.v0_3.a2a_v0_3_pb2 import GetAgentCardRequest
 
 from tests.grpc.serving import run
 from tests.grpc.test_client import calling, said, task_of, told
@@ -103,6 +108,21 @@ def test_the_address_of_grpc_is_printed_and_serves_the_tasks_that_http_serves(tm
         assert it.grpc.startswith("127.0.0.1:")
         run(check(it.grpc))
         assert ended(it.process) == (0, "Stopping.\nStopped.\n")
+
+
+def test_the_card_of_0_3_names_the_same_places_by_grpc_as_by_http(tmp_path: Path) -> None:
+    async def places(address: str) -> list[tuple[str, str]]:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub: Any = a2a_v0_3_pb2_grpc.A2AServiceStub
+            card = await stub(channel).GetAgentCard(GetAgentCardRequest())
+            return [(each.url, each.transport) for each in card.additional_interfaces]
+
+    with serving(tmp_path, "hello") as it:
+        found = run(places(it.grpc))
+        with urlopen(f"{it.url}/.well-known/agent-card.json?A2A-Version=0.3", timeout=LIMIT_S) as answer:
+            card = json.load(answer)
+        assert found == [(each["url"], each["transport"]) for each in card["additionalInterfaces"]]
+        assert {binding for _, binding in found} == {"JSONRPC", "HTTP+JSON", "GRPC"}
 
 
 @pytest.mark.parametrize("word", ["ask", "wait"])
