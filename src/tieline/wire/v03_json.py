@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -31,7 +31,7 @@ class Reader(Generic[T]):
     def __init__(self, type_: Any, others: Mapping[str, str] | None = None) -> None:
         self._type = type_
         self._decode = msgspec.json.Decoder(type_).decode
-        self._in_snake_case = snake_names(type_)
+        self._finder: Callable[[bytes | msgspec.Raw], object] | None = None  # made when first wanted: it takes a while
         self._others = others or {}
         self._other_name = re.compile(rb'"(?:' + b"|".join(map(str.encode, self._others)) + rb')"\s*:').search
 
@@ -39,11 +39,17 @@ class Reader(Generic[T]):
         """Raises msgspec.DecodeError."""
         view = bytes(data)
         value: T
-        if (b"_" in view and self._in_snake_case(view)) or (self._others and self._other_name(view)):
+        if (b"_" in view and self._in_snake_case()(view)) or (self._others and self._other_name(view)):
             value = msgspec.convert(self._renamed(msgspec.json.decode(view)), self._type)
         else:
             value = self._decode(view)
         return value
+
+    def _in_snake_case(self) -> Callable[[bytes | msgspec.Raw], object]:
+        found = self._finder
+        if found is None:
+            found = self._finder = snake_names(self._type)
+        return found
 
     def _renamed(self, value: Any) -> Any:
         if isinstance(value, list):
