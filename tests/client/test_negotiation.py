@@ -646,6 +646,38 @@ def test_grpc_stream_that_ends_as_not_implemented_in_the_middle_is_one_that_brok
     run(test())
 
 
+def test_what_a_grpc_agent_itself_calls_not_implemented_is_not_sent_another_way() -> None:
+    carried_out: list[bytes] = []
+
+    async def send(request: bytes, context: Any) -> bytes:
+        carried_out.append(request)
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "streaming of x is not implemented")
+        raise AssertionError
+
+    async def stream(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        yield await send(request, context)
+
+    async def test() -> None:
+        async with foreign(*ALL) as agent:
+            server = grpc_server_of(SendMessage=send, SendStreamingMessage=stream)
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            interfaces = ((f"127.0.0.1:{port}", "GRPC", "1.0"), place(agent, "JSONRPC 1.0"))
+            agent.cards[NEW] = card_10(*interfaces, streaming=True)
+            try:
+                async with connect(agent.url) as peer:
+                    with pytest.raises(UnsupportedOperation, match="streaming of x is not implemented"):
+                        await peer.send("hi")
+                    with pytest.raises(UnsupportedOperation, match="streaming of x is not implemented"):
+                        [event async for event in peer.stream("hi")]
+            finally:
+                await server.stop(None)
+            assert len(carried_out) == 2
+            assert agent.calls == []
+
+    run(test())
+
+
 def test_grpc_server_that_has_gone_since_the_last_call_is_left_for_the_next_interface() -> None:
     async def send(request: bytes, context: Any) -> bytes:
         return protobuf.RPCS["SendMessage"].write_answer(message("by gRPC"))

@@ -95,11 +95,18 @@ _BY_NAME: Final[dict[str, type[A2AError]]] = {
     )
 }
 _NAMED: Final = re.compile(r"([A-Za-z]+Error): ?")
+_NO_SUCH_METHOD: Final = re.compile(
+    r"method not (?:found|implemented)|unknown (?:service|method)"
+    r"|does not implement the (?:method|service)|http2 header",
+    re.IGNORECASE,
+).search
+"""How gRPC servers, and proxies by their HTTP status, say that nothing of a call was carried out."""
 _BY_STATUS: Final[dict[str, type[A2AError]]] = {
     "INVALID_ARGUMENT": InvalidParams,
     "OUT_OF_RANGE": InvalidParams,
     "NOT_FOUND": TaskNotFound,
     "FAILED_PRECONDITION": UnsupportedOperation,
+    "UNIMPLEMENTED": UnsupportedOperation,
     "RESOURCE_EXHAUSTED": Overloaded,
 }
 """What a status without details means; what is not here is InternalError."""
@@ -227,12 +234,15 @@ class GrpcTransport:
         answer = await self.outcome(call, operation)
         return rpc.read_answer(answer)
 
-    async def outcome(self, waiting: Awaitable[T], operation: str = "") -> T:
-        """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed."""
+    async def outcome(self, waiting: Awaitable[T], operation: str = "", *, begun: bool = False) -> T:
+        """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed.
+
+        `begun`: it is a stream that has given events.
+        """
         try:
             return await waiting
         except grpc.aio.AioRpcError as error:
-            raise self._failure(error, operation) from None
+            raise self._failure(error, operation, begun=begun) from None
         except asyncio.CancelledError:
             if self._closed and not _is_cancelled():
                 raise Unreachable("This peer is closed.") from None
@@ -323,7 +333,7 @@ class GrpcTransport:
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
-    def _failure(self, error: Any, operation: str) -> A2AError | NotServed:
+    def _failure(self, error: Any, operation: str, *, begun: bool = False) -> A2AError | NotServed:
         """What the status of a failed call means."""
         code = error.code().name
         details = error.details() or ""
@@ -334,8 +344,8 @@ class GrpcTransport:
         where = self.target
         if named := _named(details):
             return named
-        if code == "UNIMPLEMENTED":
-            # The server's own word, not the agent's: it knows no such method, and has carried out nothing.
+        if code == "UNIMPLEMENTED" and (begun or _NO_SUCH_METHOD(details)):
+            # The word of the gRPC server, not of the agent: it knows no such method, and has carried out nothing.
             return NotServed(Unreachable(f"{where} does not serve {self._service}: {shown}"), answered=True)
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             word = "wants credentials" if code == "UNAUTHENTICATED" else "refused the call"
@@ -417,7 +427,7 @@ class _GrpcEvents:
         return message
 
     async def _message(self) -> bytes | None:
-        message: Any = await self._transport.outcome(self._call.read())
+        message: Any = await self._transport.outcome(self._call.read(), begun=self._begun)
         return None if message is grpc.aio.EOF else bytes(message)
 
     async def close(self) -> None:
