@@ -1,15 +1,18 @@
-"""What a store is: for each task a snapshot and a log of numbered events.
+"""What a store is: for each task a snapshot and a log of numbered events; and what was answered to which message.
 
 A task belongs to a scope (agent, tenant and owner in one string): a task of another scope is not there. The log is the
 truth; the snapshot is what the log folds into at `snapshot_version`, written when a task is made, rests and ends, so a
 long stream costs no rewrite of the task per chunk.
+
+A `Store` belongs to one process. A `SharedStore` is used by several, each of them a replica, and keeps besides who is
+at work on which task.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -18,16 +21,26 @@ from tieline.types import TaskState
 
 __all__ = [
     "Append",
+    "BatchFailed",
+    "Keep",
+    "Outcome",
     "Page",
+    "Position",
     "Pruned",
     "Query",
     "Record",
     "Retention",
+    "SharedStore",
+    "Stats",
     "Store",
     "StoreError",
     "StoreInUse",
+    "StoredTask",
     "VersionConflict",
 ]
+
+Position = tuple[int, str]
+"""Where a task stands in the order of lists: its `updated` and its id."""
 
 
 class StoreError(Exception):
@@ -39,7 +52,15 @@ class StoreInUse(StoreError):
 
 
 class VersionConflict(StoreError):
-    """Another writer has appended since the version that was expected."""
+    """Another writer has appended since the version that was expected, or has taken the task over."""
+
+
+class BatchFailed(StoreError):
+    """Some appends of one transaction could not be written; `failures` holds their errors by scope and task id."""
+
+    def __init__(self, failures: dict[tuple[str, str], StoreError]) -> None:
+        super().__init__("; ".join(str(error) for error in failures.values()))
+        self.failures = failures
 
 
 class Append(msgspec.Struct, gc=False):
@@ -51,7 +72,7 @@ class Append(msgspec.Struct, gc=False):
     after: int  # number of the last event before these; 0 makes the task
     events: list[Event]
     state: TaskState
-    updated: int  # microseconds since 1970 of the last status change; unique and increasing within a store
+    updated: int  # microseconds since 1970 of the last status change; increasing, and unique within a process
     snapshot: bytes | None  # the task in canonical JSON behind these events; None keeps the stored one
     streamed: bool  # someone may come back with a Last-Event-ID: a store that drops logs keeps this one longer
 
@@ -67,17 +88,33 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     version: int  # number of the last event in the log
     snapshot: bytes
     snapshot_version: int  # the event up to which `snapshot` is folded
+    owner: str = ""  # the replica that is at work on it; "" is none, or a store of one process
+
+
+class StoredTask(msgspec.Struct, frozen=True):
+    """A whole task, to carry into another store: its record and what is kept of its log."""
+
+    record: Record
+    events: Sequence[tuple[int, Event]]
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What has become of a message that was heard before."""
+
+    task_id: str  # the task that was, or is to be, made of it
+    reply: bytes | None = None  # the Message that answered it, as the JSON of an event; None is a task, or nothing yet
+    replica: str = ""  # who heard it; "" in a store of one process
 
 
 class Query(msgspec.Struct, gc=False):
-    """Which tasks of a scope to list, the last changed first."""
+    """Which tasks of a scope to list, the last changed first; those of one moment by their ids, highest first."""
 
     scope: str
     limit: int
     context_id: str | None = None
     state: TaskState | None = None
     since: int | None = None  # only tasks with `updated` at or behind this
-    before: int | None = None  # cursor: only tasks with `updated` before this
+    before: Position | None = None  # cursor: only tasks that stand behind this one in the list
 
 
 class Page(msgspec.Struct, gc=False):
@@ -88,18 +125,42 @@ class Page(msgspec.Struct, gc=False):
     more: bool
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """What a store may keep of ended tasks; a task that has not ended is never dropped."""
+class Keep(msgspec.Struct, frozen=True):
+    """How much of one kind of thing is kept. What goes first is the oldest."""
 
     ttl_s: float | None = None  # seconds since the last change; None is for ever
-    max_bytes: int | None = None  # bytes of tasks and logs; the oldest ended tasks go first
+    max_bytes: int | None = None  # None is no limit
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """What a store may keep; a task that has not ended is never dropped, nor its log."""
+
+    ttl_s: float | None = None  # of ended tasks with their logs: seconds since the last change; None is for ever
+    max_bytes: int | None = None  # of tasks and logs together; the oldest ended tasks go first
+    states: Mapping[TaskState, Keep] = {}  # ended tasks of one state, with their logs, instead of `ttl_s`
+    logs: Keep = Keep()  # logs of ended tasks: without one the task is still read, a stream of it not resumed
+    messages: Keep = Keep(24 * 3600, 256 * 1024 * 1024)  # which message had which outcome
 
 
 class Pruned(msgspec.Struct, frozen=True):
     """What a prune has dropped."""
 
-    tasks: int
-    bytes: int
+    tasks: int = 0
+    bytes: int = 0  # of all of it
+    states: Mapping[TaskState, int] = {}  # the tasks by how they had ended
+    logs: int = 0  # those that went before their tasks
+    messages: int = 0
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What is in a store."""
+
+    states: Mapping[TaskState, int]  # tasks by state
+    events: int  # in the logs that are kept
+    messages: int  # whose outcome is remembered
+    bytes: int  # of everything, as the store counts it
+    oldest: int | None  # `updated` of the task that changed first; None when there is no task
+    replicas: int = 1  # processes that use it now; 0 is none
 
 
 class Store(Protocol):
@@ -108,6 +169,9 @@ class Store(Protocol):
     Every method may raise StoreError.
     """
 
+    shared: ClassVar[bool]  # whether it is a SharedStore
+    retention: Retention
+
     async def open(self) -> int:
         """Make the store ready; returns the highest `updated` in it (0 when empty). Opening twice is allowed."""
         ...
@@ -115,6 +179,8 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what is being written and let go of everything."""
         ...
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
 
     def append(self, append: Append) -> asyncio.Future[Any] | None:
         """Begin to append.
@@ -133,13 +199,88 @@ class Store(Protocol):
         ...
 
     async def list(self, query: Query) -> Page:
-        """A page of tasks, ordered by `updated`, highest first."""
+        """A page of tasks, by `updated` and id, highest first."""
         ...
 
-    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
-        """All SUBMITTED and WORKING tasks whose scope begins with `scope_prefix`."""
+    async def take(self, scope_prefix: str) -> Sequence[Record]:
+        """SUBMITTED and WORKING tasks that nobody is at work on, of scopes that begin with `scope_prefix`.
+
+        In a store of one process: all of them; it is asked at the start. In a shared one: those that have no owner, or
+        one that is not alive; they are this replica's from now on. It may give some at a time: ask until there is none.
+        """
         ...
 
-    async def prune(self, now: int) -> Pruned:
-        """Drop ended tasks that the retention does not cover at `now` (microseconds since 1970)."""
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def hear(self, key: bytes, task_id: str, at: int) -> Outcome | None | asyncio.Future[Outcome | None]:
+        """Note that the message `key` (16 bytes) has come in at `at`, and that its task will be `task_id`.
+
+        None when it is new. Else what was noted first, which stays. A future holds the one or the other. A store of
+        one process need not have it on the disk before the next append or `replied` is.
+        """
+        ...
+
+    def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
+        """Note that the message `key` was answered by the Message `reply`; durable as an append is."""
+        ...
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
+        """Drop what the retention does not cover at `now` (microseconds since 1970).
+
+        `told` is called between, with what has been dropped so far.
+        """
+        ...
+
+    async def stats(self) -> Stats: ...
+
+    def tasks(self) -> AsyncIterator[StoredTask]:
+        """All tasks, the first changed first. What changes meanwhile is given as it was, or as it is; each one once."""
+        ...
+
+    async def put(self, tasks: Sequence[StoredTask]) -> int:
+        """Put whole tasks in, without owners; returns how many were not there before. Those that were stay."""
+        ...
+
+
+class SharedStore(Store, Protocol):
+    """A store that several processes use at once.
+
+    A replica is alive while it is among those that `beat` returns. A task that has not ended has at most one owner, a
+    replica; it becomes that by making the task, by `take` or by `claim`, and is it no more when the task ends or by
+    `release`. An append by another one than the owner is a VersionConflict.
+    """
+
+    replica: str  # this process in the store; another one with every object
+
+    async def beat(self) -> Mapping[str, int]:
+        """Say that this replica is alive; returns, for each that has not been buried, how often it has said so."""
+        ...
+
+    async def bury(self, replica: str, beats: int) -> bool:
+        """Strike a replica off, if it has not said that it is alive since it had done so `beats` times."""
+        ...
+
+    async def claim(self, scope: str, task_id: str, owner: str) -> Record | None:
+        """Become the owner of a task that `owner` owns ("" is nobody); None when that is not so (any more)."""
+        ...
+
+    async def claim_message(self, key: bytes, replica: str) -> bool:
+        """Be the one who heard the message, instead of `replica`; False when another one is that already."""
+        ...
+
+    def release(self, scope: str, task_id: str) -> None:
+        """Own a task no more. It is done before anything that this process asks of the store afterwards."""
+        ...
+
+    def post(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
+        """Send letters to a replica; one that is not there loses them. In order, mostly: a gap is told to its reader."""
+        ...
+
+    def listen(self, heard: Callable[[bytes], object], gap: Callable[[], object]) -> None:
+        """Whom to give the letters for this replica, and whom to tell that some may have been lost.
+
+        To be called before `open`.
+        """
         ...
