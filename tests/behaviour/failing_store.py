@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from tests.stores.wrapped import WrappedStore
 from tieline.event import Event
-from tieline.stores import MemoryStore, StoreError
-from tieline.stores.base import Append, Page, Pruned, Query, Record
+from tieline.stores.base import Append, Page, Query, Record, StoreError
 
 __all__ = ["FailingStore"]
 
 How = Literal["at-once", "later"]
 
 
-class FailingStore:
+class FailingStore(WrappedStore):
     """A memory store around which operations fail.
 
     `fails_append` decides which appends fail: by an exception (`how="at-once"`), as a store that keeps all in the
@@ -24,7 +24,7 @@ class FailingStore:
     """
 
     def __init__(self, how: How = "at-once") -> None:
-        self._store = MemoryStore()
+        super().__init__()
         self._how = how
         self.fails_append: Callable[[Append], bool] = lambda append: False
         self.reading_fails = False
@@ -32,19 +32,13 @@ class FailingStore:
         self.holds = False
         self.held: list[Callable[[], None]] = []
 
-    async def open(self) -> int:
-        return await self._store.open()
-
-    async def close(self) -> None:
-        await self._store.close()
-
     def append(self, append: Append) -> asyncio.Future[Any] | None:
         fails = self.fails_append(append)
         self.failures += fails
         if self._how == "at-once":
             if fails:
                 raise StoreError("the disk is full: secret path")
-            return self._store.append(append)
+            return self.inner.append(append)
         loop = asyncio.get_running_loop()
         written = loop.create_future()
         if self.holds:
@@ -64,7 +58,7 @@ class FailingStore:
         if fails:
             written.set_exception(StoreError("the disk is full: secret path"))
         else:
-            self._store.append(append)
+            self.inner.append(append)
             written.set_result(None)
 
     def _check_reading(self) -> None:
@@ -74,19 +68,16 @@ class FailingStore:
 
     async def get(self, scope: str, task_id: str) -> Record | None:
         self._check_reading()
-        return await self._store.get(scope, task_id)
+        return await self.inner.get(scope, task_id)
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
         self._check_reading()
-        return await self._store.events(scope, task_id, after)
+        return await self.inner.events(scope, task_id, after)
 
     async def list(self, query: Query) -> Page:
         self._check_reading()
-        return await self._store.list(query)
+        return await self.inner.list(query)
 
-    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+    async def take(self, scope_prefix: str) -> Sequence[Record]:
         self._check_reading()
-        return await self._store.unfinished(scope_prefix)
-
-    async def prune(self, now: int) -> Pruned:
-        return await self._store.prune(now)
+        return await self.inner.take(scope_prefix)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from tieline.event import Event
-from tieline.stores.base import Append, Page, Pruned, Query, Record, Store, StoreError
-from tieline.stores.memory import MemoryStore
+from tests.stores.wrapped import WrappedStore
+from tieline.stores.base import Append, Record, Store, StoreError
 
 __all__ = ["GatedStore"]
 
 
-class GatedStore:
+class GatedStore(WrappedStore):
     """Hands appends to `inner` one by one, each when `release` is called; until then nothing of it is stored.
 
     `reads_wait` makes `get` wait for `let_read` before it looks, `answers_wait` makes it wait when it has looked: as if
@@ -22,7 +21,7 @@ class GatedStore:
     """
 
     def __init__(self, inner: Store | None = None) -> None:
-        self.inner: Store = inner or MemoryStore()
+        super().__init__(inner)
         self.held: deque[tuple[Append, asyncio.Future[None]]] = deque()
         self.appends: list[Append] = []  # all that were ever asked for
         self.open_gate = False  # appends go through at once
@@ -32,9 +31,6 @@ class GatedStore:
         self.answers_wait = False
         self._reads: deque[asyncio.Future[None]] = deque()
         self._arrived: asyncio.Future[None] | None = None
-
-    async def open(self) -> int:
-        return await self.inner.open()
 
     async def close(self) -> None:
         self.let_go()
@@ -121,15 +117,3 @@ class GatedStore:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reads.append(future)
         await future
-
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
-        return await self.inner.events(scope, task_id, after)
-
-    async def list(self, query: Query) -> Page:
-        return await self.inner.list(query)
-
-    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
-        return await self.inner.unfinished(scope_prefix)
-
-    async def prune(self, now: int) -> Pruned:
-        return await self.inner.prune(now)

@@ -15,7 +15,7 @@ from tests.engine.gated import GatedStore
 from tests.engine.scene import CALLER, ask, in_loop, next_of, rest_of, says, serving, states, turns
 from tests.engine.test_follow_ups import resting_task
 from tieline import Turn
-from tieline.engine import service as service_module
+from tieline.engine import upkeep as upkeep_module
 from tieline.engine.cursor import Cursor
 from tieline.errors import InternalError
 from tieline.stores.base import Append, StoreError, VersionConflict
@@ -355,7 +355,7 @@ async def test_of_tasks_that_are_written_together_one_that_cannot_be_is_broken_o
 def test_a_task_that_a_failing_store_left_at_work_is_ended_when_the_store_is_well_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service_module, "_LOST_S", 0.01)
+    monkeypatch.setattr(upkeep_module, "_LOST_S", 0.01)
 
     class Refusing(GatedStore):
         def __init__(self) -> None:

@@ -150,12 +150,12 @@ async def test_a_page_of_another_origin_makes_no_call_even_where_the_browser_doe
         runs.append(turn.text)
         return "done"
 
-    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
-    body = json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}, "message": message}
-    )
     app = tieline.app(noted)
     for sent, status in ((origin, 403), ("http://agents.example", 200), (None, 200)):
+        message = {"messageId": f"m of {sent}", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+        body = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}, "message": message}
+        )
         headers = [("Host", "agents.example"), *([("Origin", sent)] if sent else [])]
         reply = await asgi(app, "POST", path, body.encode(), headers)
         assert reply.status == status

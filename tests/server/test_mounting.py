@@ -65,7 +65,7 @@ async def test_a_mounted_app_works_without_lifespan_events_and_its_card_names_th
         read = await request(port, "GET", f"/agents/w/tasks/{task['id']}")
         assert read.json() == task
         async with Wire(port) as wire:
-            body = json.dumps({"message": MESSAGE}).encode()
+            body = json.dumps({"message": {**MESSAGE, "messageId": "m-2"}}).encode()
             await wire.write("POST", "/agents/w/message:stream", body, A2A_JSON)
             await wire.head()
             frames = [frame async for frame in wire.frames()]
@@ -106,8 +106,8 @@ async def test_many_first_requests_at_once_open_the_store_once() -> None:
     app = tieline.app(worker())
     async with serve(starlette(app, "/w"), owner=app) as port:
         async with Wire(port) as one, Wire(port) as other:
-            body = json.dumps({"message": MESSAGE}).encode()
-            for wire in (one, other):
+            for wire, id_ in ((one, "m-1"), (other, "m-2")):
+                body = json.dumps({"message": {**MESSAGE, "messageId": id_}}).encode()
                 await wire.write("POST", "/w/message:send", body, A2A_JSON)
             for wire in (one, other):
                 status, _ = await wire.head()

@@ -12,12 +12,13 @@ import tieline
 from tests.server.agents import asker, replier, worker
 from tests.server.raw import A2A_JSON, Pairs, Reply, Wire, in_loop, request, serve
 from tests.wire.test_rest import OPERATIONS
+from tieline.ids import new_id
 
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 
 
 def send(port: int, text: str = "hello", headers: Pairs | None = None, **more: Any) -> Any:
-    message = {**MESSAGE, "parts": [{"text": text}], **more.pop("message", {})}
+    message = {**MESSAGE, "messageId": new_id(), "parts": [{"text": text}], **more.pop("message", {})}
     body = json.dumps({"message": message, **more}).encode()
     return request(port, "POST", "/message:send", body, A2A_JSON if headers is None else headers)
 

@@ -47,7 +47,9 @@ async def test_card_calls_and_streams_work_over_tls_1_3() -> None:
         call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": MESSAGE}}
         answer = (await wire.request("POST", "/", json.dumps(call).encode(), JSON)).json()
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-        await wire.write("POST", "/message:stream", json.dumps({"message": MESSAGE}).encode(), A2A_JSON)
+        await wire.write(
+            "POST", "/message:stream", json.dumps({"message": {**MESSAGE, "messageId": "m-2"}}).encode(), A2A_JSON
+        )
         await wire.head()
         frames = [frame async for frame in wire.frames()]
         assert frames[-1].data["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -33,7 +33,7 @@ async def test_a_new_store_is_empty_and_may_be_opened_twice(place: Place) -> Non
         assert not await store.events("s", "t", 0)
         page = await store.list(Query("s", 10))
         assert (page.records, page.total, page.more) == ([], 0, False)
-        assert list(await store.unfinished("")) == []
+        assert list(await store.take("")) == []
 
 
 @in_loop
@@ -207,7 +207,7 @@ async def test_a_record_that_was_read_is_not_altered_by_later_appends(place: Pla
         await write(store, task.make())
         got = await record_of(store, task)
         (listed,) = (await store.list(Query(task.scope, 10))).records
-        (open_,) = await store.unfinished("")
+        (open_,) = await store.take("")
         before = [(one.state, one.updated, one.version, one.snapshot) for one in (got, listed, open_)]
         await write(store, task.chunks("a"), task.go(COMPLETED))
         assert [(one.state, one.updated, one.version, one.snapshot) for one in (got, listed, open_)] == before
@@ -233,7 +233,7 @@ async def test_a_scope_never_sees_a_task_of_another(place: Place) -> None:
                     )
                     (error,) = await outcomes(store, [theft])
                     assert isinstance(error, VersionConflict)
-        assert {record.task_id for record in await store.unfinished("0:/")} == {
+        assert {record.task_id for record in await store.take("0:/")} == {
             task.task_id for task in tasks if task.scope.startswith("0:/")
         }
 
@@ -249,10 +249,10 @@ async def test_unfinished_are_those_at_work_and_not_those_that_rest_or_ended(pla
             await write(store, task.make(), task.go(state))
         back = Written(ticks)
         await write(store, back.make(), back.go(ASKS[0]), back.go(WORKING), back.chunks("a"))
-        found = {record.task_id: record for record in await store.unfinished("")}
+        found = {record.task_id: record for record in await store.take("")}
         assert set(found) == {tasks[0].task_id, tasks[1].task_id, back.task_id}
         assert found[back.task_id].version == 5
-        assert list(await store.unfinished("another/")) == []
+        assert list(await store.take("another/")) == []
 
 
 @in_loop
@@ -273,7 +273,7 @@ async def test_a_store_that_was_closed_and_opened_has_all_that_was_written(durab
             assert (record.state, record.updated, record.version) == (task.state, task.updated, len(task.log))
             assert (record.snapshot, record.snapshot_version) == (task.snapshot, task.snapshot_version)
             assert await log_of(store, task) == list(enumerate(task.log, 1))
-        assert [record.task_id for record in await store.unfinished("")] == [working.task_id]
+        assert [record.task_id for record in await store.take("")] == [working.task_id]
         new = Written(ticks)
         await write(store, working.go(COMPLETED), resting.go(WORKING), new.make(), new.chunks("a"))
         assert [len(await log_of(store, task)) for task in (working, resting, new)] == [6, 4, 3]

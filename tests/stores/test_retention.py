@@ -23,7 +23,7 @@ async def ids(store: Store, scope: str = "0:/0:/") -> set[str]:
         found |= {record.task_id for record in page.records}
         if not page.more:
             return found
-        before = page.records[-1].updated
+        before = (page.records[-1].updated, page.records[-1].task_id)
 
 
 @in_loop

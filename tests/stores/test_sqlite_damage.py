@@ -28,7 +28,7 @@ async def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left_
         db.execute("PRAGMA user_version=99")
     db.close()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"schema 99.* reads 1") as error:
+        with pytest.raises(StoreError, match=r"schema 99.* reads up to 2") as error:
             await SQLiteStore(path).open()
         assert str(path) in str(error.value)
     db = sqlite3.connect(path)
@@ -52,7 +52,7 @@ async def every_use(store: Store, task: Written) -> list[str]:
         await store.list(Query(scope, 1000))
 
     async def unfinished() -> None:
-        await store.unfinished("")
+        await store.take("")
 
     async def prune() -> None:
         await store.prune(10**15)
@@ -347,7 +347,7 @@ async def test_a_checkpoint_that_fails_is_no_failure_of_what_was_written(
     def fails(path: Path) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr("tieline.stores.sqlite._checkpoint", fails)
+    monkeypatch.setattr("tieline.stores.sqlite.move_wal", fails)
     monkeypatch.setattr("tieline.stores.sqlite._CHECKPOINT_BYTES", 1000)
     async with opened(tmp_path / "tasks.db") as store:
         ticks = Ticks()

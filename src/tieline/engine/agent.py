@@ -46,6 +46,7 @@ class Agent:
         icon_url: str | None = None,
         while_running: Literal["queue", "refuse"] = "queue",
         task_after_s: float | None = 1.0,
+        resumable: bool = False,
     ) -> None:
         self.function = function
         self.is_generator = _is_generator(function)
@@ -62,6 +63,7 @@ class Agent:
         self.icon_url = icon_url
         self.while_running = while_running
         self.task_after_s = task_after_s
+        self.resumable = resumable
         self.required_extensions = frozenset(extension.uri for extension in extensions if extension.required)
         self.accepted_types = frozenset(self.input_modes).union(*(skill.input_modes for skill in self.skills))
         if while_running not in ("queue", "refuse"):
@@ -123,6 +125,7 @@ def agent(
     icon_url: str | None = None,
     while_running: Literal["queue", "refuse"] = "queue",
     task_after_s: float | None = 1.0,
+    resumable: bool = False,
 ) -> Callable[[AgentFunction], Agent]: ...
 def agent(function: AgentFunction | None = None, /, **options: Any) -> Agent | Callable[[AgentFunction], Agent]:
     """Make an agent of an async function or async generator function with one parameter, the Turn.
@@ -140,6 +143,10 @@ def agent(function: AgentFunction | None = None, /, **options: Any) -> Agent | C
             starts the agent with it once more when it is done; "refuse" answers UnsupportedOperation.
         task_after_s: An agent that has been silent for so many seconds becomes a task in state WORKING, so that its
             caller can see, follow and cancel it; a `reply` behind that ends the task with the words. None never does.
+        resumable: When its server dies, the agent is started again with the message it was at, by the next server or
+            another replica, instead of its task being FAILED. It does everything again: `ask` and `authorize` give
+            the answers that were given, in their order, and what it says is told where it differs from what it had
+            said. Do not opt in where doing a thing twice does harm.
 
     Raises:
         TypeError: not an async function over one parameter.

@@ -6,7 +6,7 @@ import re
 import time
 from datetime import UTC, datetime
 
-__all__ = ["Clock", "parse_timestamp", "timestamp"]
+__all__ = ["Clock", "SteadyClock", "parse_timestamp", "timestamp"]
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
@@ -39,6 +39,23 @@ class Clock:
             self._milli = milli
             self._text = f"{self._second}{milli % 1000:03d}Z"
         return now, self._text
+
+
+class SteadyClock:
+    """The time that has gone by since this was made, on top of what the clock said then: it does not jump with it.
+
+    What is old is told by this one: a clock set forward by a year must not make everything a year old.
+    """
+
+    __slots__ = ("_began", "_moment")
+
+    def __init__(self) -> None:
+        self._moment = time.time_ns() // 1000
+        self._began = time.monotonic_ns() // 1000
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return self._moment + time.monotonic_ns() // 1000 - self._began
 
 
 def timestamp(moment: int) -> str:

@@ -11,7 +11,7 @@ from tieline.event import Event
 from tieline.types import Task
 
 if TYPE_CHECKING:
-    from tieline.engine.run import Run
+    from tieline.engine.log import TaskLog
 
 __all__ = ["Cursor"]
 
@@ -37,7 +37,7 @@ class Cursor:
 
     def __init__(
         self,
-        run: Run | None,
+        run: TaskLog | None,
         number: int,
         *,
         head: list[Event] | None = None,

@@ -1,7 +1,7 @@
 """One live task: the agent at work on it, and the only writer of its log in this process.
 
 What an agent says is checked against the transition table, encoded while a fault is still the agent's, and put behind
-the log (log.py).
+the log (writing.py).
 
     quiet ── first event ──> task: SUBMITTED, WORKING ... ──> rests (INPUT_REQUIRED, AUTH_REQUIRED) or ends
       └── a Message ──> reply, no task                            └── the caller's message ──> WORKING
@@ -29,8 +29,10 @@ from tieline.engine.content import (
     without_blobs,
 )
 from tieline.engine.fold import Fold
-from tieline.engine.log import Heard, TaskLog
+from tieline.engine.requests import same_message
+from tieline.engine.resume import RESUMED, Past, asks, request_kept
 from tieline.engine.turn import Caller, Turn
+from tieline.engine.writing import Heard, WrittenLog
 from tieline.errors import (
     Failed,
     InvalidAgentResponse,
@@ -42,12 +44,13 @@ from tieline.errors import (
 )
 from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Record
+from tieline.stores.base import Record, StoreError
 from tieline.types import (
     Artifact,
     Message,
     Metadata,
     Part,
+    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -58,7 +61,7 @@ from tieline.types import (
 
 if TYPE_CHECKING:
     from tieline.engine.agent import Agent
-    from tieline.engine.service import Service
+    from tieline.engine.tasks import Tasks
 
 __all__ = ["Run"]
 
@@ -69,7 +72,7 @@ _BURST_S = 0.001
 _NEUTRAL = "The agent failed. Its operator finds the reason in the log."
 
 
-class Run(TaskLog):
+class Run(WrittenLog):
     """A task that is being worked on, or that somebody follows."""
 
     __slots__ = (
@@ -78,6 +81,7 @@ class Run(TaskLog):
         "_burst",
         "_burst_began",
         "_inbox",
+        "_keeping",
         "_next",
         "_reason",
         "_replied",
@@ -87,13 +91,15 @@ class Run(TaskLog):
         "_task_metadata",
         "accepts",
         "agent",
-        "blobs",
+        "answer",
         "caller",
-        "cursors",
         "deadline",
         "driver",
+        "interrupted",
+        "key",
         "message",
         "metadata",
+        "past",
         "references",
         "resumed_from",
         "started",
@@ -101,7 +107,7 @@ class Run(TaskLog):
 
     def __init__(
         self,
-        service: Service,
+        service: Tasks,
         scope: str,
         caller: Caller,
         task_id: str,
@@ -118,12 +124,15 @@ class Run(TaskLog):
         self.references: tuple[Task, ...] = ()
         self.driver: asyncio.Task[None] | None = None
         self.resumed_from: TaskStatus | None = None  # what the message that the agent is at has answered
-        self.cursors = 0  # followers
-        self.blobs = False  # the history has long files of the caller's
+        self.key: bytes | None = None  # by which the store knows the message that began it
+        self.answer: Event | None = None  # a direct Message of the agent's; `reply` when it is kept
+        self.interrupted: Past | None = None  # what an agent that waits was at, when it is not in this process any more
+        self.past: Past | None = None  # what the agent had done when its server died, while it does it again
         self.started = 0.0
         self.deadline: float | None = None  # loop time at which the agent has to be done
         self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
         self._inbox: list[tuple[Message, Metadata | None, tuple[str, ...]]] = []  # heard while the agent was at work
+        self._keeping = False  # whether the answer is on its way to the store
         self._begun = False  # whether the driver has had its first step
         self._asked: asyncio.Future[Message] | None = None
         self._stopping: TaskState | None = None
@@ -135,7 +144,7 @@ class Run(TaskLog):
         self._burst_began = 0.0
 
     @classmethod
-    def revive(cls, service: Service, caller: Caller, record: Record, task: Task) -> Run:
+    def revive(cls, service: Tasks, caller: Caller, record: Record, task: Task) -> Run:
         """A stored task as a run without an agent at work, for a follow-up, a subscription or a cancel."""
         run = cls(service, record.scope, caller, record.task_id, record.context_id)
         run.fold = Fold(task)
@@ -162,14 +171,24 @@ class Run(TaskLog):
         self.service.began(self)
         self.driver = loop.create_task(self._drive(Turn(self, message)))
 
+    def resume(self, past: Past) -> None:
+        """Put the agent to work again on what its server has died over."""
+        self._emit_status(TaskState.WORKING, None, {RESUMED: past.times + 1})
+        self._start_again(past)
+
+    def _start_again(self, past: Past) -> None:
+        self.past = past
+        self._response_id = self._response = None
+        self.resumed_from = None
+        self.start(past.message, past.metadata, past.accepts)
+
     @property
     def resting(self) -> bool:
         return self.driver is None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way to the store or to the agent."""
-        return not self._writing and not self._pending and self._next is None
+        return not self._writing and not self._pending and self._next is None and not self._keeping
 
     def silence(self) -> None:
         self._next = None
@@ -179,7 +198,6 @@ class Run(TaskLog):
 
     @property
     def has_mail(self) -> bool:
-        """Whether messages wait for the agent."""
         return self._next is not None or bool(self._inbox)
 
     def let_go(self) -> None:
@@ -215,6 +233,9 @@ class Run(TaskLog):
         finally:
             self.driver = None
             self._ask_no_more()
+            if self.past is not None:
+                self._inbox[:0] = [(message, None, ()) for message in self.past.rest()]
+                self.past = None
             if self._inbox and self._stopping is None and self.state is not None and not self.state.terminal:
                 self._next = self._inbox.pop(0)  # it is done, but there is more for it
                 self.resumed_from = self.status if self.state.interrupted else None
@@ -239,7 +260,7 @@ class Run(TaskLog):
             deferred = False
             while True:
                 self.give(item)
-                if self.reply is not None or (self.state is not None and self.state.terminal):
+                if self.answer is not None or (self.state is not None and self.state.terminal):
                     break
                 try:
                     if not self.in_a_burst():
@@ -305,7 +326,7 @@ class Run(TaskLog):
             self.give_status(item.state, item.message)
         elif isinstance(item, TaskState):
             self.give_status(item)
-        elif type(item) is str and self._response_id is not None and not whole:
+        elif type(item) is str and self._response_id is not None and not whole and self.past is None:
             if self._response is None:
                 self._response = TextStream(self.task_id, self.context_id, self._response_id, None)
             self.give_chunk(self._response.chunk(item))
@@ -322,13 +343,39 @@ class Run(TaskLog):
         if self.state is None:
             if message is not self._replied:
                 message = replace(own_message(message), context_id=self.context_id, task_id=None)
-            self.reply = checked(Event(message))
-            self._wake_all()
+            self.answer = checked(Event(message))
+            self._keep(self.answer)
         else:
             self.give_status(TaskState.COMPLETED, message)
 
+    def _keep(self, answer: Event) -> None:
+        """Have a direct Message kept as what became of the caller's message, then tell it."""
+        try:
+            kept = None if self.key is None else self.service.store.replied(self.key, answer.json)
+        except Exception as error:  # as _flush has it
+            self._break(error)
+            return
+        if kept is None:
+            self.reply = answer
+            self._wake_all()
+        else:
+            self._keeping = True
+            kept.add_done_callback(self._after_keeping)
+
+    def _after_keeping(self, kept: asyncio.Future[Any]) -> None:
+        self._keeping = False
+        error = None if kept.cancelled() else kept.exception()
+        if error is not None or kept.cancelled():
+            self._break(error or StoreError("the write was abandoned"))
+            return
+        self.reply = self.answer
+        self.service.replied(self)
+        self._wake_all()
+
     def _free_response_id(self) -> str:
         """ "response", or "response-2" and so on where an earlier answer or the agent has used that."""
+        if self.past is not None and (before := self.past.artifact_id("response")) is not None:
+            return before
         used = set(self.fold.artifact_ids) if self.fold is not None else set()
         for item in self._pending:
             if isinstance(item, Event) and isinstance(item.value, TaskArtifactUpdateEvent):
@@ -348,6 +395,11 @@ class Run(TaskLog):
         if artifact.metadata is not None or not artifact.artifact_id:
             id_ = artifact.artifact_id or new_id()
             artifact = replace(artifact, artifact_id=id_, metadata=exact(artifact.metadata))
+        if self.past is not None:
+            told = self.past.retell(artifact, append)
+            if told is None:
+                return
+            artifact, append = told
         if self.state is None:
             self._make_task(TaskState.WORKING)
         update = TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, append, last_chunk, exact(metadata))
@@ -357,6 +409,8 @@ class Run(TaskLog):
         """Emit a status."""
         if state in (TaskState.SUBMITTED, TaskState.UNSPECIFIED):
             raise InvalidAgentResponse(f"An agent cannot put a task into {state.value}.")
+        if state.interrupted and self.past is not None and self.past.more:
+            return  # what it wanted to know is there
         self._make_task(state)
         if message is not None:
             message = replace(own_message(message), task_id=self.task_id, context_id=self.context_id)
@@ -364,7 +418,7 @@ class Run(TaskLog):
 
     def _make_task(self, coming: TaskState) -> None:
         """Make the task if there is none yet: SUBMITTED with the caller's message, then WORKING unless that comes."""
-        if self.reply is not None:
+        if self.answer is not None:
             raise InvalidAgentResponse("The agent has answered with a Message: there is no task to say more in.")
         if self.state is None:
             timestamp = self._submit()
@@ -387,7 +441,10 @@ class Run(TaskLog):
         self.updated, timestamp = self.service.clock.tick()
         message = self.message = placed(self.message, self.task_id, self.context_id)
         status = TaskStatus(TaskState.SUBMITTED, None, timestamp)
-        task = Task(self.task_id, status, self.context_id, history=(message,), metadata=self._task_metadata)
+        metadata = self._task_metadata
+        if self.agent.resumable and (kept := request_kept(self.caller, self.metadata, self.accepts)):
+            metadata = {**(metadata or {}), **kept}
+        task = Task(self.task_id, status, self.context_id, history=(message,), metadata=metadata)
         self.blobs = self.blobs or has_blob(message)
         self.fold = Fold(task)
         self.state = TaskState.SUBMITTED
@@ -396,8 +453,7 @@ class Run(TaskLog):
         return timestamp
 
     def ensure_task(self) -> None:
-        """Make a quiet run a task, WORKING."""
-        if self.state is None and self.reply is None and self.broken is None:
+        if self.state is None and self.answer is None and self.broken is None:
             self._make_task(TaskState.WORKING)
             self._flush()
 
@@ -413,6 +469,8 @@ class Run(TaskLog):
     async def ask(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
         """Put the task into `state` with a question, and wait for the caller's message."""
         self._check_whole()
+        if self.past is not None and (answer := self.past.answer(state)) is not None:
+            return answer
         if self._inbox and state is TaskState.INPUT_REQUIRED:  # what came before authorizes nothing (§7.6.4)
             return self._inbox.pop(0)[0]
         if self._asked is not None:
@@ -423,7 +481,7 @@ class Run(TaskLog):
         self._asked = asked
         self.service.waiting += 1
         asked_at = loop.time()
-        self._emit_status(state, self.agent_message(parts))
+        self._emit_status(state, self.agent_message(parts, asks(state) if self.agent.resumable else None))
         try:
             return await asked
         except BaseException:
@@ -483,8 +541,20 @@ class Run(TaskLog):
         self._flush()
         return after
 
+    def has_heard(self, message: Message, *, named: bool) -> bool:
+        """Whether this message has been heard in this task; one to a task that its caller has `named` has no id."""
+        assert self.fold is not None
+        heard = [item.message for item in self._pending if isinstance(item, Heard)]
+        said = [said for said in (*self.fold.task().history, *heard) if said.role is Role.USER]
+        if named:
+            return bool(said) and said[-1].parts == message.parts and not (self.state is None or self.state.interrupted)
+        return any(same_message(message, other) for other in said)
+
+    def lose(self, error: StoreError) -> None:
+        """The task is not this process's any more: stop."""
+        self._break(error)
+
     def go_on(self) -> None:
-        """Give the agent the message that `hear` has taken for it."""
         if self._next is None or self.state is None:
             return
         heard, self._next = self._next, None
@@ -493,6 +563,10 @@ class Run(TaskLog):
             return
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(heard[0])
+        elif self.driver is None and self.interrupted is not None:
+            past, self.interrupted = self.interrupted, None
+            past.answered(self.resumed_from.state if self.resumed_from else TaskState.INPUT_REQUIRED, heard[0])
+            self._start_again(past)
         elif self.driver is None:
             self._response_id = self._response = None
             self.start(*heard)
@@ -546,11 +620,16 @@ class Run(TaskLog):
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     def _end_normally(self) -> None:
-        if self.reply is not None:
+        if self.answer is not None:
             return
         if self.state is None:
             self._make_task(TaskState.COMPLETED)
         assert self.state is not None
+        if self.past is not None and not self.state.terminal:
+            for artifact in self.past.cut_short():
+                self._emit(Event(TaskArtifactUpdateEvent(self.task_id, self.context_id, artifact, False, True)))
+            if self.past.more:
+                return  # there are messages for it yet
         if not self.state.terminal and not self.state.interrupted and not self._inbox:
             self._end(TaskState.COMPLETED, None)
 
@@ -571,7 +650,7 @@ class Run(TaskLog):
 
     def _end(self, state: TaskState, words: str | None) -> None:
         """End the task, unless it has ended: the first terminal state wins."""
-        if self.broken is not None or self.reply is not None or (self.state is not None and self.state.terminal):
+        if self.broken is not None or self.answer is not None or (self.state is not None and self.state.terminal):
             return
         self._make_task(state)
         message = self.agent_message((Part(text=printable(words)),)) if words else None

@@ -6,27 +6,38 @@ Every refusal is raised before anything is begun: a transport that has got a Cur
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+import time
+from contextlib import suppress
+from typing import cast
 
-import msgspec
 from msgspec.structs import replace
 
 from tieline.engine.agent import Agent
-from tieline.engine.clock import Clock, parse_timestamp
+from tieline.engine.clock import parse_timestamp
 from tieline.engine.content import with_history
 from tieline.engine.cursor import Cursor
-from tieline.engine.fold import Fold
+from tieline.engine.letters import Answer, Cancel, Hear, Question, Wait, refusal, refused
+from tieline.engine.log import TaskLog
+from tieline.engine.remote import Remote
+from tieline.engine.replica import Gone, Replica
+from tieline.engine.requests import (
+    check_extensions,
+    check_history_length,
+    check_message,
+    check_named,
+    from_page_token,
+    message_key,
+    page_token,
+    same_message,
+    task_key,
+)
 from tieline.engine.run import Run
+from tieline.engine.tasks import Limits
 from tieline.engine.turn import Caller
+from tieline.engine.upkeep import Upkeep
 from tieline.errors import (
     A2AError,
-    ContentTypeNotSupported,
-    ExtensionSupportRequired,
     InternalError,
     InvalidParams,
     Overloaded,
@@ -38,7 +49,7 @@ from tieline.errors import (
 )
 from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Query, Record, Store, StoreError
+from tieline.stores.base import Outcome, Query, Record, SharedStore, Store, StoreError
 from tieline.types import (
     CancelTaskRequest,
     Encoded,
@@ -47,75 +58,29 @@ from tieline.types import (
     ListTasksResponse,
     Message,
     Metadata,
-    Part,
-    Role,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
     TaskState,
-    load,
 )
 
 __all__ = ["Limits", "Service"]
 
 log = logging.getLogger("tieline.engine")
 
-T = TypeVar("T")
-
-_TICK_S = 0.25
-_PRUNE_S = 60.0
 _CLOSE_S = 2.0
-_LOST_S = 5.0
-_REFERENCES = 20
-_NAME_CHARACTERS = 256
+_ASK_S = 20.0
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What one agent may use of its server. None is no limit."""
-
-    run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
-    concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
-    queued_messages: int = 16  # messages that wait for one task whose agent is at work
-    cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most
-
-
-class _Reading:
-    """A question to the store about a task that has no run."""
-
-    __slots__ = ("stale", "task_id")
-
-    def __init__(self, task_id: str) -> None:
-        self.task_id = task_id
-        self.stale = False
-
-
-class Service:
+class Service(Upkeep):
     """One agent's tasks: the eleven operations.
 
     `namespace` keeps agents apart that share a store.
     """
 
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
-        self.agent = agent
-        self.store = store
-        self.limits = limits or Limits()
-        self.clock = Clock()
-        self.runs: dict[tuple[str, str], Run] = {}  # by scope and task id: at work, waiting, or followed
-        self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
-        self.waiting = 0  # how many of those wait for their caller
-        self._quiet: dict[Run, None] = {}  # those that have said nothing yet
-        self._readings: set[_Reading] = set()
-        self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
-        self._finding: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
-        self._scope_prefix = f"{len(namespace)}:{namespace}/"
-        self._anonymous = self._scope_prefix + "0:/"
+        super().__init__(agent, store, namespace=namespace, limits=limits)
         self._starting: asyncio.Task[None] | None = None
-        self._ready = False
-        self._draining = False
-        self._ticking: asyncio.TimerHandle | None = None
-        self._pruning: asyncio.Task[None] | None = None
-        self._prune_timer: asyncio.TimerHandle | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -132,32 +97,21 @@ class Service:
                 self._starting = None
 
     async def _start(self) -> None:
-        self.clock.not_before(await self.store.open())
-        for record in await self.store.unfinished(self._scope_prefix):
-            try:
-                task = await self._stored(record)
-                await self._end_orphan(record, task, "The server stopped while this task was at work.")
-            except InternalError as error:
-                raise StoreError(f"task {record.task_id}, left at work earlier, cannot be ended: {error}") from error
+        if self.store.shared:
+            replica = Replica.of(cast(SharedStore, self.store), self.limits.lease_s)
+            self.clock.not_before(await replica.join(self))
+            self.replica = replica
+        else:
+            self.clock.not_before(await self.store.open())
+        self._draining = False
+        try:
+            await self.adopt()
+        except StoreError:
+            if self.replica is not None:
+                await self.replica.leave(self)
+            raise
         self._ready = True
         self._prune_later()
-
-    async def _end_orphan(self, record: Record, task: Task, words: str) -> None:
-        """End a stored task that says it is at work, but has no run: nobody would ever end it.
-
-        Raises InternalError when that cannot be stored.
-        """
-        run = self.runs[record.scope, record.task_id] = Run.revive(self, Caller(), record, task)
-        run.fail(words)
-        try:
-            await run.written()
-        finally:
-            self.forget(run)
-
-    @property
-    def busy(self) -> int:
-        """How many agents are at work (waiting ones do not count)."""
-        return len(self._active) - self.waiting
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new work and let the agents that are at it finish, at most for `timeout_s`."""
@@ -174,17 +128,12 @@ class Service:
         if not self._ready:
             return
         self._ready = False
-        if self._prune_timer is not None:
-            self._prune_timer.cancel()
-        if self._ticking is not None:
-            self._ticking.cancel()
-        if self._finding is not None:
-            self._finding.cancel()
-        for task in (self._pruning, self._starting, self._ending):
-            if task is not None:
-                await asyncio.wait([task])
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        await self._stop_upkeep()
         active = list(self._active)
-        ends = [TaskState.UNSPECIFIED if run.waiting else TaskState.FAILED for run in active]
+        stays = self.agent.resumable
+        ends = [TaskState.UNSPECIFIED if run.waiting or (stays and run.state) else TaskState.FAILED for run in active]
         grace_s = min(self.limits.cancel_s, _CLOSE_S)
         await asyncio.gather(*(run.stop(end, grace_s) for run, end in zip(active, ends, strict=True)))
         for run in list(self.runs.values()):
@@ -192,6 +141,10 @@ class Service:
                 await run.written()
             except InternalError:
                 log.error("task %s could not be stored before the end", run.task_id)
+            if self.replica is not None:
+                self._release(run)
+        if self.replica is not None:
+            await self.replica.leave(self)
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -209,20 +162,24 @@ class Service:
             InternalError: the task could not be stored.
         """
         run, after = await self._begin(request, caller, new_task)
-        if after:
-            try:
-                await run.written()
-            finally:
-                run.go_on()
         configuration = request.configuration
-        history_length = None
-        if configuration is not None:
-            history_length = configuration.history_length
-            if configuration.return_immediately:
-                await self._first_moment(run)
-                await run.told()
+        history_length = None if configuration is None else configuration.history_length
+        if not isinstance(run, TaskLog):  # it was heard before, and this is what came of it
+            return await self._ended(run, history_length)
+        if after or run.base:
+            with self._held(run):
+                try:
+                    await run.written()
+                finally:
+                    run.go_on()
+                if configuration is None or not configuration.return_immediately:
+                    await run.settled(after)
                 return await self._answer(run, history_length)
-        await run.settled(after)
+        if configuration is not None and configuration.return_immediately:
+            await self._first_moment(run)
+            await run.told()
+        else:
+            await run.settled(0)
         return await self._answer(run, history_length)
 
     async def send_streaming_message(
@@ -232,24 +189,30 @@ class Service:
         self._check_streaming()
         run, after = await self._begin(request, caller, new_task)
         history_length = request.configuration.history_length if request.configuration is not None else None
-        if after == 0:
+        if not isinstance(run, TaskLog):
+            return await self._ended_stream(run, history_length)
+        if after == 0 and not run.base:
             return Cursor(run, 0, until_input=True, history_length=history_length)
-        try:
-            await run.written()
-            await run.readable()
-            # No await until the cursor is taken: an event between them would be lost.
-            return self._from_snapshot(run, until_input=True, history_length=history_length)
-        finally:
-            run.go_on()
+        with self._held(run):
+            try:
+                await run.written()
+                await run.readable()
+                if after == 0:  # it was heard before: its stream is told once more
+                    return await self._resume(run, 0, until_input=True)
+                # No await until the cursor is taken: an event between them would be lost.
+                return self._from_snapshot(run, until_input=True, history_length=history_length)
+            finally:
+                run.go_on()
 
     async def get_task(self, request: GetTaskRequest, caller: Caller) -> Encoded[Task]:
         """A2A 1.0 §3.1.3. Raises TaskNotFound, InvalidParams."""
-        self._check_extensions(caller)
-        _check_history_length(request.history_length, "historyLength")
+        check_extensions(self.agent, caller)
+        check_history_length(request.history_length, "historyLength")
         scope = self._scope(caller, request.tenant)
         found = await self._found(request.id, scope)
-        if isinstance(found, Record) and not (found.state.terminal or found.state.interrupted):
-            found = await self._living(request.id, scope)
+        if isinstance(found, Record) and self._is_lost(found):
+            living = await self._living(request.id, scope)
+            found = living if isinstance(living, Run) else await self._found(request.id, scope)
         if isinstance(found, Record):
             return self._shown(await self._encoded(found), request.history_length, None)
         if found.published == 0 and found.broken is None:  # it is being made: nobody can know of it yet
@@ -259,8 +222,8 @@ class Service:
 
     async def list_tasks(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
         """A2A 1.0 §3.1.4. Raises InvalidParams."""
-        self._check_extensions(caller)
-        _check_history_length(request.history_length, "historyLength")
+        check_extensions(self.agent, caller)
+        check_history_length(request.history_length, "historyLength")
         size = 50 if request.page_size is None else request.page_size
         if not 1 <= size <= 100:
             raise InvalidParams.at("pageSize", f"must be between 1 and 100, got {size}")
@@ -277,7 +240,7 @@ class Service:
             request.context_id or None,
             state,
             since,
-            _from_page_token(request.page_token) if request.page_token else None,
+            from_page_token(request.page_token) if request.page_token else None,
         )
         page = await self._read(self.store.list(query))
         tasks = []
@@ -286,7 +249,8 @@ class Service:
             if not request.include_artifacts:
                 task = replace(task, artifacts=())
             tasks.append(with_history(task, request.history_length))
-        token = _page_token(page.records[-1].updated) if page.more else ""
+        last = page.records[-1] if page.more else None
+        token = "" if last is None else page_token((last.updated, last.task_id))
         return ListTasksResponse(tuple(tasks), token, size, page.total)
 
     async def cancel_task(self, request: CancelTaskRequest, caller: Caller) -> Encoded[Task]:
@@ -294,16 +258,19 @@ class Service:
 
         Raises TaskNotFound, TaskNotCancelable.
         """
-        self._check_extensions(caller)
-        run = await self._living(request.id, self._scope(caller, request.tenant))
-        if isinstance(run, Record):
-            raise TaskNotCancelable(request.id, run.state.value)
-        try:
-            await run.cancel()
-            await run.readable()
-            return self._shown(run.snapshot(), None, run.blobs)
-        finally:
-            self.forget(run)
+        check_extensions(self.agent, caller)
+        scope = self._scope(caller, request.tenant)
+        while True:
+            run = await self._living(request.id, scope)
+            if isinstance(run, Record):
+                raise TaskNotCancelable(request.id, run.state.value)
+            with self._held(run):
+                if isinstance(run, Run):
+                    await run.cancel()
+                elif await self._ask(run, Cancel()) is None:
+                    continue
+                await run.readable()
+                return self._shown(run.snapshot(), None, run.blobs)
 
     async def subscribe_to_task(
         self,
@@ -324,10 +291,10 @@ class Service:
         Raises TaskNotFound; UnsupportedOperation when it has ended.
         """
         self._check_streaming()
-        self._check_extensions(caller)
+        check_extensions(self.agent, caller)
         scope = self._scope(caller, request.tenant)
         found = await self._living(request.id, scope)
-        if isinstance(found, Run):
+        if isinstance(found, TaskLog):
             with self._held(found):
                 await found.readable()
                 if not found.closed and last_event_id is not None and last_event_id <= found.published:
@@ -335,9 +302,9 @@ class Service:
                 if not found.closed:
                     return self._from_snapshot(found, until_input=until_input)
             found = await self._living(request.id, scope)  # it ended while its last write was under way
-        if isinstance(found, Run) and found.broken is not None:
+        if isinstance(found, TaskLog) and found.broken is not None:
             raise found.broken
-        ended = found.state or TaskState.UNSPECIFIED
+        ended = found.state if isinstance(found, Record) else found.task().state
         missed = None if last_event_id is None else await self._missed(scope, request.id, last_event_id)
         if missed:
             return Cursor(None, 0, head=[event for _, event in missed], first=missed[0][0])
@@ -360,84 +327,191 @@ class Service:
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
-    async def _begin(self, request: SendMessageRequest, caller: Caller, new_task: Metadata | None) -> tuple[Run, int]:
-        """The run that takes the message, and the event behind which its consequences stand."""
-        self._check_message(request, caller)
+    async def _begin(
+        self, request: SendMessageRequest, caller: Caller, new_task: Metadata | None
+    ) -> tuple[TaskLog | Record | Event, int]:
+        """The log of the task that takes the message, and the event behind which its consequences stand.
+
+        Of a message that was heard before: the log of what came of it, the record of its task that has ended, or the
+        Message that answered it.
+        """
+        check_message(self.agent, request, caller)
         message = request.message
         configuration = request.configuration
         accepts = configuration.accepted_output_modes if configuration is not None else ()
         scope = self._scope(caller, request.tenant)
         references = await self._references(scope, message) if message.reference_task_ids else ()
         if message.task_id:
-            # No await behind this: a run that nobody holds may be let go, and a task that is not there is made once.
             try:
-                run = await self._living(message.task_id, scope)
+                return await self._tell(request, caller, scope, accepts, references, named=new_task is not None)
             except TaskNotFound:
                 if new_task is None:
                     raise
-                return self._begin_named(request, caller, scope, new_task), 0
-            ended = run.state if isinstance(run, Record) else None
-            if message.context_id and message.context_id != run.context_id:
-                if isinstance(run, Run):
-                    self.forget(run)
-                raise InvalidParams.at("message.contextId", f"is not the context of task {message.task_id!r}")
-            if isinstance(run, Record):
-                assert ended is not None
-                raise TaskEnded(message.task_id, ended.value, "it takes no more messages, begin another task")
-            try:
-                self._check_room(starts=run.driver is None)
-                after = run.hear(message, caller, request.metadata, accepts)
-            except A2AError:
-                self.forget(run)
-                raise
-            run.references = references or run.references
-            return run, after
+            check_named(message.task_id)
+            key, task_id = task_key(scope, message.task_id), message.task_id
+        else:
+            key, task_id = message_key(scope, message), ""
         self._check_room(starts=True)
-        run = Run(self, scope, caller, new_id(), message.context_id or new_id())
+        task_id = task_id or new_id()
+        heard = self.store.hear(key, task_id, time.time_ns() // 1000)
+        if isinstance(heard, asyncio.Future):
+            heard = await self._read(heard)
+        if heard is not None:
+            again = await self._heard_before(heard, key, scope)
+            if again is not None:
+                return again
+            task_id = heard.task_id
+        run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
+        run.key = key
         run.references = references
         run.start(message, request.metadata, accepts)
+        if new_task is not None:
+            run.ensure_task()
         return run, 0
 
-    def _begin_named(self, request: SendMessageRequest, caller: Caller, scope: str, metadata: Metadata) -> Run:
-        """A run whose task has the id that the caller has given it, and is there at once."""
+    async def _tell(
+        self,
+        request: SendMessageRequest,
+        caller: Caller,
+        scope: str,
+        accepts: tuple[str, ...],
+        references: tuple[Task, ...],
+        *,
+        named: bool,
+    ) -> tuple[TaskLog | Record, int]:
+        """Give a message to the task that it names. Raises TaskNotFound and what `Run.hear` does."""
         message = request.message
         task_id = message.task_id or ""
-        if len(task_id) > _NAME_CHARACTERS or not task_id.isprintable():
-            raise InvalidParams.at("id", f"must be printable and have at most {_NAME_CHARACTERS} characters")
-        self._check_room(starts=True)
-        accepts = request.configuration.accepted_output_modes if request.configuration is not None else ()
-        run = Run(self, scope, caller, task_id, message.context_id or new_id(), metadata)
-        run.start(message, request.metadata, accepts)
-        run.ensure_task()
-        return run
+        while True:
+            # No await behind this: a run that nobody holds may be let go.
+            found = await self._living(task_id, scope)
+            if message.context_id and message.context_id != found.context_id:
+                if isinstance(found, TaskLog):
+                    self.forget(found)
+                raise InvalidParams.at("message.contextId", f"is not the context of task {task_id!r}")
+            if isinstance(found, Record):
+                if not _in_history(message, await self.stored(found), named=named):
+                    ended = found.state.value
+                    raise TaskEnded(task_id, ended, "it takes no more messages, begin another task")
+                return found, 0
+            if isinstance(found, Run):
+                return found, self._hear(found, message, caller, request.metadata, accepts, references, named=named)
+            with self._held(found):
+                answer = await self._ask(found, Hear.of(message, caller, request.metadata, accepts, named))
+            if answer is not None:
+                return found, answer.after
 
-    def _check_message(self, request: SendMessageRequest, caller: Caller) -> None:
-        message = request.message
-        self._check_extensions(caller)
-        if not message.message_id:
-            raise InvalidParams.at("message.messageId", "must not be empty")
-        if message.role is not Role.USER:
-            raise InvalidParams.at("message.role", "must be ROLE_USER")
-        if not message.parts:
-            raise InvalidParams.at("message.parts", "at least one part is required")
-        configuration = request.configuration
-        if configuration is not None:
-            _check_history_length(configuration.history_length, "configuration.historyLength")
-            if configuration.task_push_notification_config is not None:
-                raise PushNotificationNotSupported("This agent sends no push notifications: leave the webhook out.")
-        for index, part in enumerate(message.parts):
-            media_type = _media_type(part)
-            if media_type is not None and not self.agent.accepts(media_type):
-                accepted = ", ".join(sorted(self.agent.accepted_types))
-                raise ContentTypeNotSupported(
-                    f"message.parts[{index}] is {media_type}; this agent takes {accepted}.",
-                    metadata={"mediaType": media_type, "supported": accepted},
-                )
+    def _hear(
+        self,
+        run: Run,
+        message: Message,
+        caller: Caller,
+        metadata: Metadata | None,
+        accepts: tuple[str, ...],
+        references: tuple[Task, ...],
+        *,
+        named: bool,
+    ) -> int:
+        """Have a run of this process take a message; returns the event behind which its consequences stand."""
+        try:
+            if run.has_heard(message, named=named):
+                return 1
+            self._check_room(starts=run.driver is None)
+            after = run.hear(message, caller, metadata, accepts)
+        except A2AError:
+            self.forget(run)
+            raise
+        run.references = references or run.references
+        return after
 
-    def _check_extensions(self, caller: Caller) -> None:
-        required = self.agent.required_extensions
-        if required and not required.issubset(caller.extensions):
-            raise ExtensionSupportRequired(required.difference(caller.extensions))
+    async def _heard_before(
+        self, heard: Outcome, key: bytes, scope: str
+    ) -> tuple[TaskLog | Record | Event, int] | None:
+        """What came of a message that was heard before; None when nothing did, and it is this replica's to begin."""
+        waited = False
+        while True:
+            if heard.reply is not None:
+                return Event(json=heard.reply), 0
+            task_id = heard.task_id
+            quiet = self._quiet_run(task_id, scope)
+            if quiet is not None:
+                return quiet, 0
+            try:
+                return await self._living(task_id, scope), 0
+            except TaskNotFound:
+                pass
+            if self.replica is None or heard.replica == self.replica.id:
+                return None  # its agent was stopped before it had said anything
+            if not waited and await self.replica.is_alive(heard.replica):
+                waited = True
+                with suppress(Gone):
+                    await self.replica.ask(heard.replica, (scope, task_id), Wait(), limit_s=None)
+            elif await self._read(cast(SharedStore, self.store).claim_message(key, heard.replica)):
+                return None
+            else:
+                waited = False
+            told = self.store.hear(key, task_id, time.time_ns() // 1000)
+            again = await self._read(told) if isinstance(told, asyncio.Future) else told
+            if again is None:
+                return None
+            heard = again
+
+    # --- what belongs to other replicas -------------------------------------------------------------------------------
+
+    async def _ask(self, remote: Remote, what: Hear | Cancel) -> Answer | None:
+        """Have the replica that is at work on a task do something with it; None: it is not there (any more).
+
+        Raises what it refuses with.
+        """
+        assert self.replica is not None
+        try:
+            answer = await self.replica.ask(
+                remote.owner, (remote.scope, remote.task_id), what, limit_s=self.limits.cancel_s + _ASK_S
+            )
+        except Gone:
+            remote.look()
+            await remote.readable()
+            return None
+        if answer.error is not None:
+            raise refused(answer.error)
+        return answer
+
+    async def answer(self, question: Question) -> Answer:
+        """Do what another replica's caller wants of a task that is at work here."""
+        scope, task_id, what = question.scope, question.task_id, question.what
+        after = 0
+        try:
+            if isinstance(what, Wait):
+                run = self._run(task_id, scope) or self._quiet_run(task_id, scope)
+                if run is not None:
+                    await run.told()
+                return Answer(scope, task_id, question.number)
+            heard = what.read() if isinstance(what, Hear) else None
+            references: tuple[Task, ...] = ()
+            if heard is not None and heard[0].reference_task_ids:
+                references = await self._references(scope, heard[0])
+            found = await self._living(task_id, scope)
+            if isinstance(found, Record):
+                if heard is None or isinstance(what, Cancel):
+                    raise TaskNotCancelable(task_id, found.state.value)
+                if not _in_history(heard[0], await self.stored(found), named=what.named):
+                    raise TaskEnded(task_id, found.state.value, "it takes no more messages, begin another task")
+            elif isinstance(found, Remote):
+                self.forget(found)
+                return Answer(scope, task_id, question.number, elsewhere=True)
+            elif heard is None or isinstance(what, Cancel):
+                with self._held(found):
+                    await found.cancel()
+            else:
+                message, caller, metadata = heard
+                after = self._hear(found, message, caller, metadata, what.accepts, references, named=what.named)
+                try:
+                    await found.written()
+                finally:
+                    found.go_on()
+        except A2AError as error:
+            return Answer(scope, task_id, question.number, error=refusal(error))
+        return Answer(scope, task_id, question.number, after)
 
     def _check_streaming(self) -> None:
         if not self.agent.streaming:
@@ -449,101 +523,20 @@ class Service:
         if starts and self.busy >= self.limits.concurrent_runs:
             raise Overloaded(f"{self.busy} tasks are at work here already, the limit of this server.")
 
-    async def _first_moment(self, run: Run) -> None:
+    async def _first_moment(self, run: TaskLog) -> None:
         """Give an agent the chance to reply at once; else it is a task."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         run.ensure_task()
 
-    async def _answer(self, run: Run, history_length: int | None) -> Encoded[Task] | Encoded[Message]:
+    async def _answer(self, run: TaskLog, history_length: int | None) -> Encoded[Task] | Encoded[Message]:
         reply = run.reply
         if reply is not None:
-            assert isinstance(reply.value, Message)
-            return Encoded(Message, json=reply.json[len(b'{"message":') : -1], value=reply.value)
+            return _as_message(reply)
         await run.readable()
         return self._shown(run.snapshot(), history_length, run.blobs)
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
-    def _scope(self, caller: Caller, tenant: str | None) -> str:
-        name = tenant or caller.tenant
-        if not name and not caller.principal:
-            return self._anonymous
-        return f"{self._scope_prefix}{len(name)}:{name}/{caller.principal}"
-
-    def _run(self, task_id: str, scope: str) -> Run | None:
-        return self.runs.get((scope, task_id))
-
-    async def _found(self, task_id: str, scope: str) -> Run | Record:
-        """A task's run, else its record as it stands now.
-
-        Raises TaskNotFound; InvalidParams for an empty id.
-        """
-        if not task_id:
-            raise InvalidParams.at("id", "must not be empty")
-        while True:
-            run = self._run(task_id, scope)
-            if run is not None:
-                return run
-            with self._reading(task_id) as reading:
-                record = await self._read(self.store.get(scope, task_id))
-                if reading.stale or self._run(task_id, scope) is not None:
-                    continue
-            if record is None:
-                raise TaskNotFound(task_id)
-            return record
-
-    async def _living(self, task_id: str, scope: str) -> Run | Record:
-        """The run of a task that has not ended, made if need be; its record if it has.
-
-        A task that says it is at work but has no run was left so by a failing store: it is ended first.
-
-        Raises TaskNotFound.
-        """
-        while True:
-            found = await self._found(task_id, scope)
-            if isinstance(found, Run):
-                if not found.closed or found.broken is not None:
-                    return found
-                record = await self._read(self.store.get(scope, task_id))
-                if record is None:
-                    raise TaskNotFound(task_id)
-                return record
-            if found.state.terminal:
-                return found
-            with self._reading(task_id) as reading:
-                task = await self._stored(found)
-                if reading.stale or self._run(task_id, scope) is not None:
-                    continue
-            if found.state.interrupted:
-                run = self.runs[scope, task_id] = Run.revive(self, Caller(), found, task)
-                return run
-            await self._end_orphan(found, task, "The server lost track of this task when its store failed.")
-
-    async def _missed(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
-        return await self._read(self.store.events(scope, task_id, after))
-
-    @contextmanager
-    def _reading(self, task_id: str) -> Iterator[_Reading]:
-        """Watch a task while the store is asked for it: a run let go meanwhile has written behind the answer."""
-        reading = _Reading(task_id)
-        self._readings.add(reading)
-        try:
-            yield reading
-        finally:
-            self._readings.discard(reading)
-
-    @contextmanager
-    def _held(self, run: Run) -> Iterator[None]:
-        """Keep a run from being let go."""
-        run.cursors += 1
-        try:
-            yield
-        finally:
-            run.cursors -= 1
-            self.forget(run)
-
-    async def _resume(self, run: Run, after: int, until_input: bool) -> Cursor:
+    async def _resume(self, run: TaskLog, after: int, until_input: bool) -> Cursor:
         if after >= run.base:
             return Cursor(run, after, until_input=until_input)
         base = run.base
@@ -554,7 +547,7 @@ class Service:
             return self._from_snapshot(run, until_input=until_input)
         return Cursor(run, base, head=head, first=after + 1, until_input=until_input)
 
-    def _from_snapshot(self, run: Run, *, until_input: bool = False, history_length: int | None = None) -> Cursor:
+    def _from_snapshot(self, run: TaskLog, *, until_input: bool = False, history_length: int | None = None) -> Cursor:
         task = run.task()
         event = Event(with_history(task, history_length))
         if (
@@ -563,172 +556,25 @@ class Service:
             return Cursor(None, 0, head=[event], first=run.published)
         return Cursor(run, run.published, head=[event], first=run.published, until_input=until_input)
 
-    async def _task_of(self, record: Record) -> Task:
-        """A record's task: of its run where there is one, else its snapshot with the events behind it folded in."""
-        run = self._run(record.task_id, record.scope)
-        if run is not None and run.published:
-            await run.readable()
-            return run.task()
-        return await self._stored(record)
+    async def _ended_stream(self, outcome: Record | Event, history_length: int | None) -> Cursor:
+        """What came of a message that was heard before, as the stream that it was, where its log is kept."""
+        if isinstance(outcome, Record) and (told := await self._missed(outcome.scope, outcome.task_id, 0)):
+            return Cursor(None, 0, head=[event for _, event in told], first=told[0][0])
+        answer = await self._ended(outcome, history_length)
+        return Cursor(None, 0, head=[Event(answer.value)])
 
-    async def _read(self, reading: Awaitable[T]) -> T:
-        """What a store gives. Raises InternalError when it cannot; the reason is for the log."""
-        try:
-            return await reading
-        except StoreError as error:
-            log.error("%s", error)
-            raise InternalError("The store of this server is not available. Try again later.") from error
-
-    async def _stored(self, record: Record) -> Task:
-        """A record's snapshot with the events behind it folded in."""
-        task = load(record.snapshot, Task)
-        if record.version == record.snapshot_version:
-            return task
-        fold = Fold(task)
-        for _, event in (
-            await self._read(self.store.events(record.scope, record.task_id, record.snapshot_version)) or ()
-        ):
-            fold.apply(event.value)
-        return fold.task()
-
-    async def _encoded(self, record: Record) -> Encoded[Task]:
-        if record.version == record.snapshot_version:
-            return Encoded(Task, json=record.snapshot)
-        return Encoded(Task, value=await self._task_of(record))
-
-    def _shown(self, task: Encoded[Task], history_length: int | None, blobs: bool | None) -> Encoded[Task]:
-        """A task as its caller sees it. `blobs`: its history holds long files; None is unknown."""
-        if history_length is not None:
-            return Encoded(Task, value=with_history(task.value, history_length))
-        if blobs or (blobs is None and b'"raw":"' in task.json):
-            return Encoded(Task, value=with_history(task.value, None))
-        return task
-
-    async def _references(self, scope: str, message: Message) -> tuple[Task, ...]:
-        found = []
-        for task_id in message.reference_task_ids[:_REFERENCES]:
-            record = await self._read(self.store.get(scope, task_id))
-            if record is not None:
-                found.append(await self._task_of(record))
-        return tuple(found)
-
-    async def tasks_of_context(self, scope: str, context_id: str, limit: int) -> tuple[Task, ...]:
-        """The tasks of a context within a scope, the last changed first."""
-        page = await self._read(self.store.list(Query(scope, limit, context_id=context_id)))
-        return tuple([await self._task_of(record) for record in page.records])
-
-    # --- what runs tell -----------------------------------------------------------------------------------------------
-
-    def began(self, run: Run) -> None:
-        """A run's agent has been put to work."""
-        self._active[run] = None
-        if run.state is None:
-            self._quiet[run] = None
-        if self._ticking is None:
-            self._ticking = run.loop.call_later(_TICK_S, self._tick)
-
-    def ended(self, run: Run) -> None:
-        """A run's agent is done."""
-        self._active.pop(run, None)
-        self._quiet.pop(run, None)
-        self.forget(run)
-
-    def lost(self, run: Run) -> None:
-        """A run whose store has failed: its task is ended when the store takes writes again."""
-        if run.published:
-            self._lost.add((run.task_id, run.scope))
-            if self._finding is None:
-                self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
-
-    def _find_lost(self) -> None:
-        self._finding = None
-        self._ending = asyncio.ensure_future(self._end_lost())
-
-    async def _end_lost(self) -> None:
-        for task_id, scope in list(self._lost):
-            try:
-                found = await self._living(task_id, scope)
-            except TaskNotFound:
-                self._lost.discard((task_id, scope))
-            except InternalError:
-                break  # not yet
-            else:
-                if isinstance(found, Record) or found.broken is None:
-                    self._lost.discard((task_id, scope))
-                    if isinstance(found, Run):
-                        self.forget(found)
-        self._ending = None
-        if self._lost and self._finding is None:
-            self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
-
-    def forget(self, run: Run) -> None:
-        """Let go of a run that nobody needs."""
-        key = (run.scope, run.task_id)
-        if run.driver is None and run.cursors == 0 and run.idle and self.runs.get(key) is run:
-            del self.runs[key]
-            for reading in self._readings:
-                if reading.task_id == run.task_id:
-                    reading.stale = True
-
-    def _tick(self) -> None:
-        """Look after time limits and quiet agents, while any agent is at work."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        after = self.agent.task_after_s
-        for run in list(self._quiet):
-            if run.state is not None or run.reply is not None:
-                del self._quiet[run]
-            elif after is None or now - run.started < after:
-                break
-            else:
-                run.ensure_task()
-        for run in list(self._active):
-            if run.deadline is not None and now > run.deadline and not run.waiting:
-                run.expire()
-        self._ticking = loop.call_later(_TICK_S, self._tick) if self._active else None
-
-    def _prune_later(self) -> None:
-        self._prune_timer = asyncio.get_running_loop().call_later(_PRUNE_S, self._begin_prune)
-
-    def _begin_prune(self) -> None:
-        self._pruning = asyncio.ensure_future(self._prune())
-
-    async def _prune(self) -> None:
-        try:
-            dropped = await self.store.prune(self.clock.tick()[0])
-            if dropped.tasks:
-                log.info("dropped %d ended tasks, %d bytes", dropped.tasks, dropped.bytes)
-        except StoreError as error:
-            log.error("ended tasks cannot be dropped: %s", error)
-        finally:
-            self._pruning = None
-            if self._ready:
-                self._prune_later()
+    async def _ended(self, outcome: Record | Event, history_length: int | None) -> Encoded[Task] | Encoded[Message]:
+        """What came of a message that was heard before."""
+        if isinstance(outcome, Event):
+            return _as_message(outcome)
+        return self._shown(await self._encoded(outcome), history_length, None)
 
 
-def _media_type(part: Part) -> str | None:
-    """What a part is, as far as it says; None is unknown."""
-    if part.media_type:
-        return part.media_type
-    if part.text is not None:
-        return "text/plain"
-    return None if part.raw is not None or part.url is not None else "application/json"
+def _as_message(reply: Event) -> Encoded[Message]:
+    assert isinstance(reply.value, Message)
+    return Encoded(Message, json=reply.json[len(b'{"message":') : -1], value=reply.value)
 
 
-def _check_history_length(length: int | None, field: str) -> None:
-    if length is not None and length < 0:
-        raise InvalidParams.at(field, f"must not be negative, got {length}")
-
-
-def _page_token(updated: int) -> str:
-    return base64.urlsafe_b64encode(str(updated).encode()).decode().rstrip("=")
-
-
-def _from_page_token(token: str) -> int:
-    try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        if not text.isdigit() or len(text) > 18:
-            raise ValueError
-        return int(text)
-    except (ValueError, binascii.Error):
-        raise InvalidParams.at("pageToken", "is not a token that this server has given") from None
+def _in_history(message: Message, task: Task, *, named: bool) -> bool:
+    """Whether a task that has ended has heard a message: it comes once more, as its answer was lost."""
+    return not named and any(same_message(message, heard) for heard in task.history)

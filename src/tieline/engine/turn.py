@@ -171,6 +171,8 @@ class Turn:
 
         `media_type` and the name as filename are put on the parts that are bytes; `media_type` on text, too.
         """
+        if artifact_id is None and self._run.past is not None:
+            artifact_id = self._run.past.artifact_id(name)
         return ArtifactWriter(self._run, artifact_id or new_id(), name, media_type, description, metadata)
 
     async def complete(self, *content: Content) -> None:
@@ -214,7 +216,7 @@ class ArtifactWriter:
     async def write(self, content: Content, *, last: bool = False) -> None:
         """Add a chunk; it goes out at once. `last` marks it as the last one on the wire (`lastChunk`)."""
         run = self._run
-        if self._begun and type(content) is str and not last:
+        if self._begun and type(content) is str and not last and run.past is None:
             if self._text is None:
                 self._text = TextStream(run.task_id, run.context_id, self.artifact_id, self._media_type)
             run.give_chunk(self._text.chunk(content))

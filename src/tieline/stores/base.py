@@ -212,7 +212,7 @@ class Store(Protocol):
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def hear(self, key: bytes, task_id: str, at: int) -> Outcome | None | asyncio.Future[Outcome | None]:
+    def hear(self, key: bytes, task_id: str, at: int) -> Outcome | asyncio.Future[Outcome | None] | None:
         """Note that the message `key` (16 bytes) has come in at `at`, and that its task will be `task_id`.
 
         None when it is new. Else what was noted first, which stays. A future holds the one or the other. A store of
@@ -275,7 +275,7 @@ class SharedStore(Store, Protocol):
         ...
 
     def post(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
-        """Send letters to a replica; one that is not there loses them. In order, mostly: a gap is told to its reader."""
+        """Send letters to a replica; one that is not there loses them. Its reader is told of a gap."""
         ...
 
     def listen(self, heard: Callable[[bytes], object], gap: Callable[[], object]) -> None:

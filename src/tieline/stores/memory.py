@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from tieline.event import Event
-from tieline.stores.base import Append, Page, Pruned, Query, Record, Retention, VersionConflict
+from tieline.stores.base import (
+    Append,
+    Keep,
+    Outcome,
+    Page,
+    Pruned,
+    Query,
+    Record,
+    Retention,
+    Stats,
+    StoredTask,
+    VersionConflict,
+)
+from tieline.stores.pruning import Tally
+from tieline.types import TaskState
 
 __all__ = ["MemoryStore"]
 
-DEFAULT_RETENTION = Retention(ttl_s=24 * 3600, max_bytes=512 * 1024 * 1024)
+DEFAULT_RETENTION = Retention(
+    ttl_s=24 * 3600, max_bytes=512 * 1024 * 1024, messages=Keep(ttl_s=3600, max_bytes=64 * 1024 * 1024)
+)
 
 _RECORD_BYTES = 500  # what a record costs beside its snapshot: the struct, its strings, its places in the tables
+_OUTCOME_BYTES = 150  # what an outcome costs beside the reply
 
 
 class MemoryStore:
@@ -22,7 +41,12 @@ class MemoryStore:
 
     The log of an ended task is kept only if someone followed it live, and then for the last `replay_tasks` of those:
     long enough for a reconnect, not as long as the task.
+
+    Outcomes of messages are in two generations: the younger one becomes the older when it is as old, or half as large,
+    as an outcome may get, and the older one is forgotten then.
     """
+
+    shared: ClassVar[bool] = False
 
     def __init__(self, retention: Retention = DEFAULT_RETENTION, *, replay_tasks: int = 1000) -> None:
         self.retention = retention
@@ -30,9 +54,15 @@ class MemoryStore:
         self._scopes: dict[str, dict[str, Record]] = {}  # within a scope in the order of `updated`
         self._logs: dict[tuple[str, str], list[Event]] = {}  # by scope and task id
         self._log_bytes: dict[tuple[str, str], int] = {}  # of ended tasks
-        self._ended: deque[Record] = deque()  # in the order in which they ended
+        self._ended: dict[TaskState, deque[Record]] = {state: deque() for state in TaskState if state.terminal}
         self._replayable: deque[tuple[str, str]] = deque()
+        self._state_bytes = dict.fromkeys(self._ended, 0)
         self._bytes = 0  # of ended tasks
+        self._young: dict[bytes, str | tuple[str, bytes]] = {}  # outcomes: the task id, or that and the reply
+        self._old: dict[bytes, str | tuple[str, bytes]] = {}
+        self._young_since: int | None = None
+        self._young_bytes = 0
+        self._forgotten = 0  # outcomes, since the last prune
 
     async def open(self) -> int:
         newest = 0
@@ -92,14 +122,17 @@ class MemoryStore:
             self._logs[key] = events
             size = self._log_bytes[key] = sum([len(event.json) for event in events])
             self._bytes += size
+            self._state_bytes[append.state] += size
             self._replayable.append(key)
             if len(self._replayable) > self._replay_tasks:
                 self._drop_log(self._replayable.popleft())
-        self._ended.append(record)
-        self._bytes += len(record.snapshot) + _RECORD_BYTES
+        self._ended[append.state].append(record)
+        size = len(record.snapshot) + _RECORD_BYTES
+        self._bytes += size
+        self._state_bytes[append.state] += size
         limit = self.retention.max_bytes
         if limit is not None and self._bytes > limit:
-            self._drop_oldest(limit - limit // 20, None)
+            self._drop_over(limit - limit // 20, Tally())
 
     async def get(self, scope: str, task_id: str) -> Record | None:
         tasks = self._scopes.get(scope)
@@ -125,7 +158,7 @@ class MemoryStore:
             if query.state is not None and record.state is not query.state:
                 continue
             total += 1
-            if query.before is not None and record.updated >= query.before:
+            if query.before is not None and (record.updated, record.task_id) >= query.before:
                 continue
             if len(records) < query.limit:
                 records.append(record)
@@ -136,7 +169,7 @@ class MemoryStore:
                     break
         return Page(records, total, more)
 
-    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+    async def take(self, scope_prefix: str) -> Sequence[Record]:
         return [
             record
             for scope, tasks in self._scopes.items()
@@ -145,35 +178,158 @@ class MemoryStore:
             if not record.state.terminal and not record.state.interrupted
         ]
 
-    async def prune(self, now: int) -> Pruned:
-        ttl, limit = self.retention.ttl_s, self.retention.max_bytes
-        return self._drop_oldest(limit, None if ttl is None else now - int(ttl * 1_000_000))
+    # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _drop_oldest(self, limit: int | None, before: int | None) -> Pruned:
-        tasks = freed = 0
-        while self._ended:
-            record = self._ended[0]
-            too_many = limit is not None and self._bytes > limit
-            too_old = before is not None and record.updated < before
-            if not (too_many or too_old):
+    def hear(self, key: bytes, task_id: str, at: int) -> Outcome | asyncio.Future[Outcome | None] | None:
+        found = self._young.get(key) or self._old.get(key)
+        if found is not None:
+            return Outcome(found) if isinstance(found, str) else Outcome(*found)
+        self._turn(at)
+        self._young[key] = task_id
+        self._young_bytes += _OUTCOME_BYTES
+        return None
+
+    def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
+        generation = self._old if key in self._old else self._young
+        found = generation.get(key, "")
+        generation[key] = (found if isinstance(found, str) else found[0], reply)
+        self._young_bytes += len(reply)
+        return None
+
+    def _turn(self, now: int) -> None:
+        """Begin another generation of outcomes when it is time."""
+        ttl_s, limit = self.retention.messages.ttl_s, self.retention.messages.max_bytes
+        if self._young_since is None:
+            self._young_since = now
+        too_old = ttl_s is not None and now - self._young_since > ttl_s * 1_000_000
+        if too_old or (limit is not None and self._young_bytes > limit // 2):
+            self._forgotten += len(self._old)
+            self._old, self._young = self._young, {}
+            self._young_since, self._young_bytes = now, 0
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
+        tally = Tally()
+        self._turn(now)
+        tally.messages, self._forgotten = self._forgotten, 0
+        tally.bytes += tally.messages * _OUTCOME_BYTES
+        retention = self.retention
+        for state, ended in self._ended.items():
+            keep = retention.states.get(state) or Keep(retention.ttl_s)
+            before = None if keep.ttl_s is None else now - int(keep.ttl_s * 1_000_000)
+            while ended and (
+                (before is not None and ended[0].updated < before)
+                or (keep.max_bytes is not None and self._state_bytes[state] > keep.max_bytes)
+            ):
+                self._drop_oldest(state, tally)
+        if retention.max_bytes is not None:
+            self._drop_over(retention.max_bytes, tally)
+        self._prune_logs(now, tally)
+        pruned = tally.pruned()
+        if told is not None:
+            told(pruned)
+        return pruned
+
+    def _prune_logs(self, now: int, tally: Tally) -> None:
+        keep = self.retention.logs
+        before = None if keep.ttl_s is None else now - int(keep.ttl_s * 1_000_000)
+        size = sum(self._log_bytes.values())
+        while self._replayable:
+            scope, task_id = self._replayable[0]
+            record = self._scopes.get(scope, {}).get(task_id)
+            too_old = record is not None and before is not None and record.updated < before
+            if record is not None and not too_old and (keep.max_bytes is None or size <= keep.max_bytes):
                 break
-            self._ended.popleft()
-            self._scopes[record.scope].pop(record.task_id, None)
-            if not self._scopes[record.scope]:
-                del self._scopes[record.scope]
-            size = len(record.snapshot) + _RECORD_BYTES
-            self._bytes -= size
-            size += self._drop_log((record.scope, record.task_id))
-            freed += size
-            tasks += 1
-        return Pruned(tasks, freed)
+            self._replayable.popleft()
+            freed = self._drop_log((scope, task_id))
+            size -= freed
+            tally.logs += record is not None
+            tally.bytes += freed
+
+    def _drop_over(self, limit: int, tally: Tally) -> None:
+        """Drop the oldest ended tasks until what is left has `limit` bytes."""
+        while self._bytes > limit:
+            heads = [(ended[0].updated, state) for state, ended in self._ended.items() if ended]
+            if not heads:
+                return
+            self._drop_oldest(min(heads, key=lambda head: head[0])[1], tally)
+
+    def _drop_oldest(self, state: TaskState, tally: Tally) -> None:
+        """Drop the task that was the first to end so."""
+        record = self._ended[state].popleft()
+        tasks = self._scopes[record.scope]
+        tasks.pop(record.task_id, None)
+        if not tasks:
+            del self._scopes[record.scope]
+        size = len(record.snapshot) + _RECORD_BYTES
+        self._bytes -= size
+        self._state_bytes[state] -= size
+        log_size = self._log_bytes.get((record.scope, record.task_id), 0)
+        self._state_bytes[state] -= log_size
+        self._drop_log((record.scope, record.task_id))
+        tally.task(state, size + log_size)
 
     def _drop_log(self, key: tuple[str, str]) -> int:
         """Forget the log of an ended task; returns its bytes."""
         self._logs.pop(key, None)
         size = self._log_bytes.pop(key, 0)
         self._bytes -= size
+        record = self._scopes.get(key[0], {}).get(key[1])
+        if record is not None:
+            self._state_bytes[record.state] -= size
         return size
+
+    async def stats(self) -> Stats:
+        states: dict[TaskState, int] = {}
+        oldest: int | None = None
+        living = 0
+        for tasks in self._scopes.values():
+            for record in tasks.values():
+                states[record.state] = states.get(record.state, 0) + 1
+                oldest = record.updated if oldest is None else min(oldest, record.updated)
+                if not record.state.terminal:
+                    living += len(record.snapshot) + _RECORD_BYTES
+        outcomes = len(self._young) + len(self._old)
+        return Stats(
+            states,
+            events=sum(len(log) for log in self._logs.values()),
+            messages=outcomes,
+            bytes=self._bytes + living + outcomes * _OUTCOME_BYTES,
+            oldest=oldest,
+        )
+
+    async def tasks(self) -> AsyncIterator[StoredTask]:
+        records = [record for tasks in self._scopes.values() for record in tasks.values()]
+        for record in sorted(records, key=lambda record: (record.updated, record.task_id)):
+            log = self._logs.get((record.scope, record.task_id)) or []
+            yield StoredTask(record, list(enumerate(log, record.version - len(log) + 1)))
+
+    async def put(self, tasks: Sequence[StoredTask]) -> int:
+        new = 0
+        for task in tasks:
+            record = task.record
+            there = self._scopes.setdefault(record.scope, {})
+            if record.task_id in there:
+                continue
+            new += 1
+            record = replace(record, owner="")
+            there[record.task_id] = record
+            _keep_order(there, record)
+            key = (record.scope, record.task_id)
+            if task.events or not record.state.terminal:
+                self._logs[key] = [event for _, event in task.events]
+            if record.state.terminal:
+                size = self._log_bytes[key] = sum(len(event.json) for _, event in task.events)
+                self._replayable.append(key)
+                size += len(record.snapshot) + _RECORD_BYTES
+                self._bytes += size
+                self._state_bytes[record.state] += size
+                ended = self._ended[record.state]
+                ended.append(record)
+                if len(ended) > 1 and ended[-2].updated > record.updated:
+                    self._ended[record.state] = deque(sorted(ended, key=lambda one: one.updated))
+        return new
 
 
 def _keep_order(tasks: dict[str, Record], record: Record) -> None:
@@ -182,7 +338,7 @@ def _keep_order(tasks: dict[str, Record], record: Record) -> None:
     for other in reversed(tasks.values()):
         if other is record:
             continue
-        if other.updated <= record.updated:
+        if (other.updated, other.task_id) <= (record.updated, record.task_id):
             break
         later.append(other)
     for other in reversed(later):

@@ -16,45 +16,40 @@ import contextlib
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from tieline.event import Event
-from tieline.stores.base import Append, Page, Pruned, Query, Record, Retention, StoreError, StoreInUse, VersionConflict
+from tieline.stores.base import (
+    Append,
+    BatchFailed,
+    Keep,
+    Outcome,
+    Page,
+    Pruned,
+    Query,
+    Record,
+    Retention,
+    Stats,
+    StoredTask,
+    StoreError,
+    VersionConflict,
+)
+from tieline.stores.pruning import Tally
+from tieline.stores.sqlite_file import SCHEMA_VERSION, connect, file_schema, make_folder, move_wal, own, wal_bytes
 from tieline.types import TaskState
 
 __all__ = ["SQLiteStore"]
 
 DEFAULT_RETENTION = Retention(ttl_s=30 * 24 * 3600, max_bytes=4 * 1024**3)
 
-_SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS tasks(
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL,
-    scope TEXT NOT NULL,
-    context TEXT NOT NULL,
-    state TEXT NOT NULL,
-    updated INTEGER NOT NULL,
-    version INTEGER NOT NULL,
-    snapshot BLOB NOT NULL,
-    snapshot_version INTEGER NOT NULL
-);
-CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks(id, scope);
-CREATE INDEX IF NOT EXISTS tasks_updated ON tasks(scope, updated);
-CREATE INDEX IF NOT EXISTS tasks_unfinished ON tasks(number)
-    WHERE state IN ('TASK_STATE_SUBMITTED','TASK_STATE_WORKING');
-CREATE TABLE IF NOT EXISTS log(
-    task INTEGER NOT NULL,
-    last INTEGER NOT NULL,
-    first INTEGER NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY(task, last)
-) WITHOUT ROWID;
-"""
 _COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version"
-_ENDED = "('TASK_STATE_COMPLETED','TASK_STATE_FAILED','TASK_STATE_CANCELED','TASK_STATE_REJECTED')"
+_ENDS = tuple(state for state in TaskState if state.terminal)
+_ENDED = "(" + ",".join(f"'{state.value}'" for state in _ENDS) + ")"
+_TASK_BYTES = "(length(snapshot) + (SELECT coalesce(sum(length(body)), 0) FROM log WHERE task=number))"
+_OUTCOME_BYTES = 100  # what an outcome takes beside the reply
+_PAGE_TASKS = 100
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
 _WAL_BYTES = 4 * _CHECKPOINT_BYTES
 _PRUNE_TASKS = 200  # at a time, so that a prune never holds the loop for long
@@ -66,6 +61,8 @@ log = logging.getLogger("tieline.stores")
 class SQLiteStore:
     """Tasks in the file `path`, made with its folders (mode 0700, the file 0600) when it is not there."""
 
+    shared: ClassVar[bool] = False
+
     def __init__(self, path: str | os.PathLike[str], retention: Retention = DEFAULT_RETENTION) -> None:
         self.path = Path(path).expanduser().absolute()
         self.retention = retention
@@ -75,6 +72,8 @@ class SQLiteStore:
         self._numbers: dict[tuple[str, str], int] = {}  # row numbers of tasks that are being written
         self._next_number = 1
         self._batch: builtins.list[Append] = []
+        self._heard: dict[bytes, Outcome] = {}  # outcomes that are not written yet, or changed
+        self._heard_at: dict[bytes, int] = {}  # when they came in, of new ones
         self._committed: asyncio.Future[None] | None = None
         self._since_checkpoint = 0
         self._checkpoint: asyncio.Task[None] | None = None
@@ -84,9 +83,9 @@ class SQLiteStore:
     async def open(self) -> int:
         if self._db is None:
             try:
-                _make_folder(self.path.parent)
-                self._lock = _own(self.path)
-                self._db = self._connect()
+                make_folder(self.path.parent)
+                self._lock = own(self.path)
+                self._db = connect(self.path)
                 self._file = self._file_id()
             except (OSError, sqlite3.Error) as error:
                 self._release()
@@ -106,28 +105,14 @@ class SQLiteStore:
         found = os.stat(self.path)
         return found.st_dev, found.st_ino
 
-    def _connect(self) -> sqlite3.Connection:
-        if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare(db)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found not in (0, _SCHEMA_VERSION):
-            raise StoreError(f"{self.path} has schema {found}; this version of tieline reads {_SCHEMA_VERSION}.")
-        if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is the database of another program. Give the store a file of its own.")
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("PRAGMA wal_autocheckpoint=0")
-        db.executescript(_SCHEMA)
-        db.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+    async def migrate(self) -> tuple[int, int]:
+        """Make the file, or bring it to this version's schema; returns the version it had (0: none), and has."""
+        _make = self._db is None
+        before = file_schema(self.path)
+        await self.open()
+        if _make:
+            await self.close()
+        return before, SCHEMA_VERSION
 
     async def close(self) -> None:
         if self._db is None:
@@ -157,22 +142,41 @@ class SQLiteStore:
     def append(self, append: Append) -> asyncio.Future[Any] | None:
         self._open_db()
         self._batch.append(append)
+        return self._commit_soon()
+
+    def _commit_soon(self) -> asyncio.Future[None]:
         if self._committed is None:
             loop = asyncio.get_running_loop()
             self._committed = loop.create_future()
             loop.call_soon(self._commit)
         return self._committed
 
+    def hear(self, key: bytes, task_id: str, at: int) -> Outcome | asyncio.Future[Outcome | None] | None:
+        found = self._heard.get(key)
+        if found is not None:
+            return found
+        rows = self._read("SELECT task, reply FROM messages WHERE key=?", (key,))
+        if rows:
+            return Outcome(rows[0][0], rows[0][1])
+        self._heard[key] = Outcome(task_id)
+        self._heard_at[key] = at
+        return None
+
+    def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
+        found = self._heard.get(key)
+        self._heard[key] = Outcome("" if found is None else found.task_id, reply)
+        return self._commit_soon()
+
     def _commit(self) -> None:
         """Write what this turn of the loop has appended, and tell its callers."""
         batch, told = self._batch, self._committed
-        if not batch or told is None:
+        if told is None:
             return
         self._batch, self._committed = [], None
         try:
             self._write(batch)
         except Exception as error:  # whatever it is, its callers have to hear of it
-            if len(batch) == 1:
+            if len(batch) <= 1:
                 told.set_exception(self._failure(error))
             else:
                 self._write_singly(batch, told)
@@ -233,8 +237,11 @@ class SQLiteStore:
             there = False
         if not there:
             raise StoreError(f"{self.path} has been removed or replaced under the running store.")
+        heard, heard_at = self._heard, self._heard_at
         db.execute("BEGIN IMMEDIATE")
         try:
+            if heard:
+                self._write_heard(db)
             if made:
                 db.executemany("INSERT INTO tasks VALUES(?,?,?,?,?,?,?,?,?)", made)
             count = 0
@@ -254,6 +261,9 @@ class SQLiteStore:
                 raise VersionConflict("a task has been changed by another writer")
             db.executemany("INSERT INTO log VALUES(?,?,?,?)", logged)
             db.execute("COMMIT")
+            if heard:
+                heard.clear()
+                heard_at.clear()
         except BaseException as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -262,6 +272,14 @@ class SQLiteStore:
             if isinstance(error, sqlite3.IntegrityError):
                 raise VersionConflict("a task of that id is there already") from None
             raise
+
+    def _write_heard(self, db: sqlite3.Connection) -> None:
+        at = self._heard_at
+        new = [(key, told.task_id, told.reply, at[key]) for key, told in self._heard.items() if key in at]
+        db.executemany("INSERT OR REPLACE INTO messages VALUES(?,?,?,?)", new)
+        if len(new) < len(self._heard):
+            changed = [(told.reply, key) for key, told in self._heard.items() if key not in at]
+            db.executemany("UPDATE messages SET reply=? WHERE key=?", changed)
 
     def _number(self, append: Append) -> int:
         found = (
@@ -276,8 +294,8 @@ class SQLiteStore:
 
     async def _run_checkpoint(self) -> None:
         try:
-            await asyncio.to_thread(_checkpoint, self.path)
-            if self._db is not None and _wal_bytes(self.path) > _WAL_BYTES:
+            await asyncio.to_thread(move_wal, self.path)
+            if self._db is not None and wal_bytes(self.path) > _WAL_BYTES:
                 # Writers that never pause keep the WAL from starting over; what is left to move is little now.
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
@@ -315,15 +333,15 @@ class SQLiteStore:
                 values.append(value.value if isinstance(value, TaskState) else value)
         total = self._read(f"SELECT count(*) FROM tasks WHERE {' AND '.join(where)}", values)[0][0]
         if query.before is not None:
-            where.append("updated<?")
-            values.append(query.before)
+            where.append("(updated, id)<(?,?)")
+            values += query.before
         rows = self._read(
-            f"SELECT {_COLUMNS} FROM tasks WHERE {' AND '.join(where)} ORDER BY updated DESC LIMIT ?",
+            f"SELECT {_COLUMNS} FROM tasks WHERE {' AND '.join(where)} ORDER BY updated DESC, id DESC LIMIT ?",
             [*values, query.limit + 1],
         )
         return Page([_record(row) for row in rows[: query.limit]], total, len(rows) > query.limit)
 
-    async def unfinished(self, scope_prefix: str) -> Sequence[Record]:
+    async def take(self, scope_prefix: str) -> Sequence[Record]:
         self._commit()
         rows = self._read(
             f"SELECT {_COLUMNS} FROM tasks WHERE state IN ('TASK_STATE_SUBMITTED','TASK_STATE_WORKING')"
@@ -338,25 +356,27 @@ class SQLiteStore:
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise StoreError(f"{self.path}: {error}") from error
 
-    # --- retention ----------------------------------------------------------------------------------------------------
+    # --- upkeep -------------------------------------------------------------------------------------------------------
 
-    async def prune(self, now: int) -> Pruned:
+    async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
         self._commit()
-        tasks = size = 0
-        ttl, limit = self.retention.ttl_s, self.retention.max_bytes
-        while ttl is not None:
-            dropped, freed = self._drop_oldest(None, now - int(ttl * 1_000_000))
-            tasks, size = tasks + dropped, size + freed
-            if dropped < _PRUNE_TASKS:
+        retention, tally = self.retention, Tally()
+        for state in _ENDS:
+            keep = retention.states.get(state) or Keep(retention.ttl_s)
+            if keep.ttl_s is not None:
+                await self._drop(tally, told, [state], before=now - int(keep.ttl_s * 1_000_000))
+            if keep.max_bytes is not None and (over := self._state_size(state) - keep.max_bytes) > 0:
+                await self._drop(tally, told, [state], enough=over)
+        while retention.max_bytes is not None and (over := self._size() - retention.max_bytes) > 0:
+            if not await self._drop(tally, told, _ENDS, enough=over):
                 break
-            await asyncio.sleep(0)  # others may go between
-        while limit is not None and (over := self._size() - limit) > 0:
-            dropped, freed = self._drop_oldest(over, None)
-            tasks, size = tasks + dropped, size + freed
-            if not dropped:
-                break
-            await asyncio.sleep(0)
-        return Pruned(tasks, size)
+        logs = retention.logs
+        if logs.ttl_s is not None:
+            await self._drop_logs(tally, told, before=now - int(logs.ttl_s * 1_000_000))
+        if logs.max_bytes is not None and (over := self._ended_log_size() - logs.max_bytes) > 0:
+            await self._drop_logs(tally, told, enough=over)
+        await self._drop_messages(tally, told, now)
+        return tally.pruned()
 
     def _size(self) -> int:
         """Bytes in use in the file; what was freed in it is used again."""
@@ -367,101 +387,183 @@ class SQLiteStore:
         )
         return int(rows[0][0])
 
-    def _drop_oldest(self, enough: int | None, before: int | None) -> tuple[int, int]:
-        """Drop the oldest ended tasks, some at a time: as many as hold `enough` bytes, or those from `before`."""
+    def _state_size(self, state: TaskState) -> int:
+        return int(self._read(f"SELECT coalesce(sum({_TASK_BYTES}), 0) FROM tasks WHERE state=?", (state.value,))[0][0])
+
+    def _ended_log_size(self) -> int:
         rows = self._read(
-            "SELECT number, length(snapshot) + (SELECT coalesce(sum(length(body)), 0) FROM log WHERE task=number)"
-            f" FROM tasks WHERE state IN {_ENDED} AND updated<? ORDER BY updated LIMIT {_PRUNE_TASKS}",
-            (_I64 if before is None else before,),
+            "SELECT coalesce(sum(length(body)), 0) FROM log JOIN tasks ON number=task WHERE state IN " + _ENDED, ()
         )
-        numbers: builtins.list[tuple[int]] = []
-        freed = 0
-        for number, size in rows:
-            if enough is not None and freed >= enough:
+        return int(rows[0][0])
+
+    async def _drop(
+        self,
+        tally: Tally,
+        told: Callable[[Pruned], object] | None,
+        states: Sequence[TaskState],
+        *,
+        before: int = _I64,
+        enough: int | None = None,
+    ) -> int:
+        """Drop ended tasks, the oldest first: those that changed before `before`, or as many as hold `enough` bytes."""
+        dropped = 0
+        while enough is None or enough > 0:
+            marks = ",".join("?" * len(states))
+            rows = self._read(
+                f"SELECT number, state, {_TASK_BYTES} FROM tasks WHERE state IN ({marks}) AND updated<?"
+                f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
+                (*(state.value for state in states), before),
+            )
+            numbers: builtins.list[tuple[int]] = []
+            for number, state, size in rows:
+                if enough is not None:
+                    if enough <= 0:
+                        break
+                    enough -= size
+                numbers.append((number,))
+                tally.task(TaskState(state), size)
+            if not numbers:
                 break
-            numbers.append((number,))
-            freed += size
-        if not numbers:
-            return 0, 0
+            self._delete(("DELETE FROM log WHERE task=?", numbers), ("DELETE FROM tasks WHERE number=?", numbers))
+            dropped += len(numbers)
+            await _pause(tally, told)
+        return dropped
+
+    async def _drop_logs(
+        self,
+        tally: Tally,
+        told: Callable[[Pruned], object] | None,
+        *,
+        before: int = _I64,
+        enough: int | None = None,
+    ) -> None:
+        """Drop logs of ended tasks, the oldest first, as `_drop` does."""
+        while enough is None or enough > 0:
+            rows = self._read(
+                "SELECT number, (SELECT sum(length(body)) FROM log WHERE task=number) AS size FROM tasks"
+                f" WHERE state IN {_ENDED} AND updated<? AND EXISTS (SELECT 1 FROM log WHERE task=number)"
+                f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
+                (before,),
+            )
+            numbers: builtins.list[tuple[int]] = []
+            for number, size in rows:
+                if enough is not None:
+                    if enough <= 0:
+                        break
+                    enough -= size
+                numbers.append((number,))
+                tally.logs += 1
+                tally.bytes += size
+            if not numbers:
+                return
+            self._delete(("DELETE FROM log WHERE task=?", numbers))
+            await _pause(tally, told)
+
+    async def _drop_messages(self, tally: Tally, told: Callable[[Pruned], object] | None, now: int) -> None:
+        keep = self.retention.messages
+        size = f"({_OUTCOME_BYTES} + coalesce(length(reply), 0))"
+        before = -1 if keep.ttl_s is None else now - int(keep.ttl_s * 1_000_000)
+        over = 0
+        if keep.max_bytes is not None:
+            over = self._read(f"SELECT coalesce(sum({size}), 0) FROM messages", ())[0][0] - keep.max_bytes
+        while True:
+            rows = self._read(f"SELECT key, at, {size} FROM messages ORDER BY at LIMIT {_PRUNE_TASKS}", ())
+            keys: builtins.list[tuple[bytes]] = []
+            for key, at, bytes_ in rows:
+                if at >= before and over <= 0:
+                    break
+                over -= bytes_
+                keys.append((key,))
+                tally.messages += 1
+                tally.bytes += bytes_
+            if not keys:
+                return
+            self._delete(("DELETE FROM messages WHERE key=?", keys))
+            await _pause(tally, told)
+
+    def _delete(self, *statements: tuple[str, Sequence[tuple[Any, ...]]]) -> None:
         db = self._open_db()
         try:
             db.execute("BEGIN IMMEDIATE")
-            db.executemany("DELETE FROM log WHERE task=?", numbers)
-            db.executemany("DELETE FROM tasks WHERE number=?", numbers)
+            for sql, rows in statements:
+                db.executemany(sql, rows)
             db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise StoreError(f"{self.path}: {error}") from error
-        return len(numbers), freed
+
+    async def stats(self) -> Stats:
+        self._commit()
+        counts = self._read("SELECT state, count(*) FROM tasks GROUP BY state", ())
+        states = {TaskState(state): count for state, count in counts}
+        events = self._read("SELECT coalesce(sum(last - first + 1), 0) FROM log", ())[0][0]
+        messages = self._read("SELECT count(*) FROM messages", ())[0][0] + len(self._heard_at)
+        oldest = self._read("SELECT min(updated) FROM tasks", ())[0][0]
+        return Stats(states, events, messages, self._size(), oldest)
+
+    async def tasks(self) -> AsyncIterator[StoredTask]:
+        self._commit()
+        last: tuple[int, str] = (-1, "")
+        given: set[int] = set()  # one that changes while this goes on would be met again
+        while True:
+            rows = self._read(
+                f"SELECT number, {_COLUMNS} FROM tasks WHERE (updated, id)>(?,?)"
+                f" ORDER BY updated, id LIMIT {_PAGE_TASKS}",
+                last,
+            )
+            if not rows:
+                return
+            for number, *row in rows:
+                record = _record(tuple(row))
+                last = record.updated, record.task_id
+                if number in given:
+                    continue
+                given.add(number)
+                events = await self.events(record.scope, record.task_id, 0) or []
+                yield StoredTask(record, [pair for pair in events if pair[0] <= record.version])
+
+    async def put(self, tasks: Sequence[StoredTask]) -> int:
+        self._commit()
+        db = self._open_db()
+        new = 0
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            for task in tasks:
+                record = task.record
+                row = (self._next_number, record.task_id, record.scope, record.context_id, record.state.value)
+                cursor = db.execute(
+                    "INSERT OR IGNORE INTO tasks VALUES(?,?,?,?,?,?,?,?,?)",
+                    (*row, record.updated, record.version, record.snapshot, record.snapshot_version),
+                )
+                if not cursor.rowcount:
+                    continue
+                for first, body in _bodies(task.events):
+                    db.execute("INSERT INTO log VALUES(?,?,?,?)", (row[0], first + body.count(b"\n"), first, body))
+                self._next_number += 1
+                new += 1
+            db.execute("COMMIT")
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise StoreError(f"{self.path}: {error}") from error
+        return new
 
 
-class BatchFailed(StoreError):
-    """Some appends of one transaction could not be written; `failures` holds their errors by scope and task id."""
+async def _pause(tally: Tally, told: Callable[[Pruned], object] | None) -> None:
+    """Say how far it is, and let others go between."""
+    if told is not None:
+        told(tally.pruned())
+    await asyncio.sleep(0)
 
-    def __init__(self, failures: dict[tuple[str, str], StoreError]) -> None:
-        super().__init__("; ".join(str(error) for error in failures.values()))
-        self.failures = failures
+
+def _bodies(events: Sequence[tuple[int, Event]]) -> list[tuple[int, bytes]]:
+    """Events as rows of the log: the number of the first, and their JSON."""
+    if not events:
+        return []
+    return [(events[0][0], b"\n".join([event.json for _, event in events]))]
 
 
 def _record(row: tuple[Any, ...]) -> Record:
     scope, task_id, context, state, updated, version, snapshot, snapshot_version = row
     return Record(scope, task_id, context, TaskState(state), updated, version, snapshot, snapshot_version)
-
-
-def _checkpoint(path: Path) -> None:
-    """Move what the WAL holds into the file, on a connection of its own."""
-    db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None)
-    try:
-        db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-    finally:
-        db.close()
-
-
-def _wal_bytes(path: Path) -> int:
-    try:
-        return os.stat(f"{path}-wal").st_size
-    except OSError:
-        return 0
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are not there, for their owner alone."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-
-
-def _own(path: Path) -> IO[str]:
-    """Lock `path` for this process.
-
-    Raises:
-        StoreInUse: another process holds it.
-    """
-    lock_path = path.with_name(path.name + ".lock")
-    lock = open(lock_path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - held until close
-    try:
-        _lock_file(lock)
-    except OSError:
-        lock.seek(0)
-        owner = lock.read().strip() or "another process"
-        lock.close()
-        raise StoreInUse(
-            f"{path} is in use by {owner}. Stop it, or give this one its own file: --store sqlite:PATH"
-        ) from None
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()}")
-    lock.flush()
-    return lock
-
-
-if os.name == "nt":  # pragma: no cover
-    import msvcrt
-
-    def _lock_file(lock: IO[str]) -> None:
-        msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-else:
-    import fcntl
-
-    def _lock_file(lock: IO[str]) -> None:
-        fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
