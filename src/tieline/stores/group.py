@@ -1,0 +1,200 @@
+"""Writing in groups: all that is asked for in one turn of the loop, and while a write is under way, goes out together.
+
+One group is one round trip to a server. When the connection breaks in the middle of it, nobody knows whether it was
+done: it is sent once more, and its mark, kept with each task, tells what had been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+from tieline.stores.base import Append, BatchFailed, Outcome, StoreError, VersionConflict
+from tieline.stores.patience import Patience
+
+__all__ = ["Group", "GroupWriter", "Key"]
+
+Key = tuple[str, str]  # scope and task id
+
+_APPENDS: Final = 500  # in one group
+_BYTES: Final = 16 * 1024 * 1024
+
+
+class Group:
+    """What goes out together."""
+
+    __slots__ = ("appends", "done", "failure", "heard", "mark", "released", "replied")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.appends: dict[Key, Append] = {}
+        self.heard: dict[bytes, tuple[str, int, asyncio.Future[Outcome | None]]] = {}  # task id, and when, by message
+        self.replied: dict[bytes, bytes] = {}
+        self.released: dict[Key, None] = {}
+        self.mark = os.urandom(8)
+        self.failure: StoreError | None = None
+        self.done: asyncio.Future[None] = loop.create_future()
+
+
+class GroupWriter(ABC):
+    """The writing side of a store on a server."""
+
+    def __init__(self, patience: Patience, replica: str) -> None:
+        self.replica = replica
+        self._patience = patience
+        self._next: Group | None = None
+        self._under_way: Group | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def _send(self, group: Group, attempt: int) -> tuple[set[Key], dict[bytes, Outcome | None]]:
+        """Write a group, once. Returns which appends are done, and what is known of each message heard.
+
+        With `attempt` it was tried before, and may have been done.
+        """
+
+    @abstractmethod
+    def _is_of_one(self, error: BaseException | None) -> bool:
+        """Whether an error may be of one append alone: its values, or its size."""
+
+    @abstractmethod
+    async def _let_go(self) -> None:
+        """Close what it writes on."""
+
+    # --- what to write ------------------------------------------------------------------------------------------------
+
+    def _group(self) -> Group:
+        group = self._next
+        if group is None:
+            group = self._next = Group(asyncio.get_running_loop())
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_all())
+        return group
+
+    def append(self, append: Append) -> asyncio.Future[Any]:
+        """See Store.append."""
+        group = self._group()
+        group.appends[append.scope, append.task_id] = append
+        return group.done
+
+    def hear(self, key: bytes, task_id: str, at: int) -> asyncio.Future[Outcome | None]:
+        """See Store.hear."""
+        group = self._group()
+        told: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+        if key in group.heard:  # twice in one turn: the first one is first
+            first_id, _, first = group.heard[key]
+            first.add_done_callback(lambda first: _second(first, told, Outcome(first_id, None, self.replica)))
+        else:
+            group.heard[key] = (task_id, at, told)
+        return told
+
+    def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any]:
+        """See Store.replied."""
+        group = self._group()
+        group.replied[key] = reply
+        return group.done
+
+    def release(self, scope: str, task_id: str) -> None:
+        """See SharedStore.release."""
+        self._group().released[scope, task_id] = None
+
+    async def when_released(self, scope: str, task_id: str) -> None:
+        """Wait for a release of this task that is under way."""
+        for group in (self._under_way, self._next):
+            if group is not None and (scope, task_id) in group.released:
+                await asyncio.wait([group.done])
+
+    async def close(self) -> None:
+        """Write what is there and let go of the connection."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+        await self._let_go()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    async def _write_all(self) -> None:
+        try:
+            await asyncio.sleep(0)  # the rest of this turn
+            while self._next is not None:
+                group, self._next = self._next, None
+                self._under_way = group
+                failures: dict[Key, StoreError] = {}
+                for part in _parts(group):
+                    await self._write(part, failures)
+                if failures:
+                    _fail(group.done, BatchFailed(failures))
+                elif group.failure is not None:
+                    _fail(group.done, group.failure)
+                elif not group.done.done():
+                    group.done.set_result(None)
+        finally:
+            self._under_way = None
+            self._writing = None
+            if self._next is not None:  # whatever has ended this must not leave the next ones waiting
+                self._writing = asyncio.ensure_future(self._write_all())
+
+    async def _write(self, group: Group, failures: dict[Key, StoreError]) -> None:
+        """Write a group, tell who has sent messages what came of it, and note the appends that failed."""
+        try:
+            done, heard = await self._patience.retried(lambda attempt: self._send(group, attempt))
+        except StoreError as error:
+            if len(group.appends) > 1 and self._is_of_one(error.__cause__):
+                appends, group.appends = group.appends, {}
+                for key, append in appends.items():  # one of them cannot be written: let the others be
+                    single = Group(group.done.get_loop())
+                    single.appends[key] = append
+                    await self._write(single, failures)
+                await self._write(group, failures)
+                return
+            group.failure = error
+            failures.update(dict.fromkeys(group.appends, error))
+            for _, _, told in group.heard.values():
+                _fail(told, error)
+        else:
+            for key, append in group.appends.items():
+                if key not in done:
+                    failures[key] = VersionConflict(
+                        f"task {append.task_id} is not at {append.after}, or another replica has taken it over"
+                    )
+            for message, (_, _, told) in group.heard.items():
+                if not told.done():
+                    told.set_result(heard.get(message))
+
+
+def _bytes(append: Append) -> int:
+    return len(append.snapshot or b"") + sum([len(event.json) for event in append.events])
+
+
+def _parts(group: Group) -> list[Group]:
+    """A group, or what is too much for one message to the server in several."""
+    if len(group.appends) <= _APPENDS and sum(map(_bytes, group.appends.values())) <= _BYTES:
+        return [group]
+    appends, group.appends = group.appends, {}
+    parts = [group]
+    room, count = _BYTES, 0
+    for key, append in appends.items():
+        size = _bytes(append)
+        if count and (size > room or count >= _APPENDS):
+            parts.append(Group(group.done.get_loop()))
+            room, count = _BYTES, 0
+        parts[-1].appends[key] = append
+        room -= size
+        count += 1
+    return parts
+
+
+def _fail(future: asyncio.Future[Any], error: StoreError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # who waits for it hears of it all the same
+
+
+def _second(first: asyncio.Future[Outcome | None], told: asyncio.Future[Outcome | None], outcome: Outcome) -> None:
+    """The same message came twice in one turn."""
+    if told.done():
+        return
+    if first.cancelled() or first.exception() is not None:
+        _fail(told, StoreError("the message that came before could not be noted"))
+    else:
+        told.set_result(first.result() or outcome)

@@ -1,0 +1,193 @@
+"""Letters between replicas over LISTEN and NOTIFY.
+
+A notification takes text of less than 8,000 bytes: small letters go in one together, in base64; a large one is put into
+a table, and its number goes. Notifying takes a lock at its commit that others wait for, so a turn's letters go at once,
+and not in the transactions that write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import contextlib
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import psycopg
+
+from tieline.stores.base import StoreError
+from tieline.stores.patience import said
+from tieline.stores.postgres_link import Connection, Link, fetch, quietly_closed
+from tieline.stores.postgres_schema import Statements
+
+__all__ = ["Post"]
+
+log = logging.getLogger("tieline.stores")
+
+_PAYLOAD_BYTES: Final = 5700  # of letters: base64 makes 7,600 of them
+_PAUSE_S: Final = 0.2
+_LOOK_S: Final = 10.0  # a connection that is quiet for so long is asked whether it is there
+
+
+class Post:
+    """What one replica sends and hears."""
+
+    def __init__(self, link: Link, statements: Statements, schema: str, replica: str) -> None:
+        self._link = link
+        self._sql = statements
+        self._schema = schema
+        self._replica = replica
+        self._heard: Callable[[bytes], object] = lambda letter: None
+        self._gap: Callable[[], object] = lambda: None
+        self._outbox: dict[str, list[bytes]] = {}
+        self._posted: asyncio.Future[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    def listen(self, heard: Callable[[bytes], object], gap: Callable[[], object]) -> None:
+        """Whom to tell."""
+        self._heard, self._gap = heard, gap
+
+    async def open(self) -> None:
+        """Begin to listen. Raises StoreError."""
+        if self._listening is None:
+            connection = await self._link.use(lambda _: self._subscribed())
+            self._listening = asyncio.ensure_future(self._listen(connection))
+
+    async def close(self) -> None:
+        """Send what is there, and listen no more."""
+        if self._sending is not None:
+            await asyncio.wait([self._sending])
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+            self._listening = None
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
+        """Send with what else is sent in this turn; done when the server has it."""
+        self._outbox.setdefault(replica, []).extend(letters)
+        if self._posted is None:
+            self._posted = asyncio.get_running_loop().create_future()
+        posted = self._posted
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+        return posted
+
+    async def _send(self) -> None:
+        await asyncio.sleep(0)  # the rest of this turn
+        try:
+            while self._posted is not None:
+                outbox, self._outbox = self._outbox, {}
+                posted, self._posted = self._posted, None
+                try:
+                    await self._link.use(lambda connection, outbox=outbox: self._notify(connection, outbox))  # type: ignore[misc]
+                except StoreError as error:
+                    posted.set_exception(error)
+                    posted.exception()  # who waits for it hears of it all the same
+                else:
+                    posted.set_result(None)
+        finally:
+            self._sending = None
+
+    async def _notify(self, connection: Connection, outbox: dict[str, list[bytes]]) -> None:
+        channels: list[str] = []
+        payloads: list[str] = []
+        for replica, letters in outbox.items():
+            channel = _channel(self._schema, replica)
+            large = [letter for letter in letters if len(letter) > _PAYLOAD_BYTES]
+            if large:
+                rows = await fetch(connection, self._sql.put_letters, (replica, large))
+                payloads.append("@" + ",".join(str(row[0]) for row in rows))
+                channels.append(channel)
+            for payload in _payloads(letter for letter in letters if len(letter) <= _PAYLOAD_BYTES):
+                payloads.append(payload)
+                channels.append(channel)
+        await fetch(
+            connection,
+            "SELECT count(pg_notify(channel, payload)) FROM unnest(%b::text[], %b::text[]) AS n(channel, payload)",
+            (channels, payloads),
+        )
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    async def _subscribed(self) -> Connection:
+        """A connection on which this replica's letters arrive."""
+        connection = await self._link.connect()
+        try:
+            await connection.execute(f'LISTEN "{_channel(self._schema, self._replica)}"'.encode())
+        except BaseException:
+            await quietly_closed(connection)
+            raise
+        return connection
+
+    async def _listen(self, connection: Connection | None) -> None:
+        """Hear for as long as this store is open."""
+        try:
+            while True:
+                try:
+                    if connection is None:
+                        connection = await self._subscribed()
+                        self._gap()
+                    while True:
+                        async for notice in connection.notifies(timeout=_LOOK_S):
+                            await self._take(notice.payload)
+                        async with asyncio.timeout(self._link.limit_s):
+                            await connection.execute("SELECT 1")
+                except (psycopg.Error, OSError, TimeoutError, StoreError) as error:
+                    log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))
+                    if connection is not None:
+                        await quietly_closed(connection)
+                    connection = None
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            if connection is not None:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await quietly_closed(connection)
+
+    async def _take(self, payload: str) -> None:
+        if payload.startswith("@"):
+            numbers = [int(number) for number in payload[1:].split(",")]
+            rows = await self._link.query(self._sql.take_letters, (numbers,))
+            letters = [body for _, body in sorted(rows)]
+        else:
+            letters = _letters(payload)
+        for letter in letters:
+            try:
+                self._heard(letter)
+            except Exception:  # who hears must not stop the others from hearing
+                log.exception("a letter could not be taken")
+
+
+def _channel(schema: str, replica: str) -> str:
+    return "tieline_" + blake2b(f"{schema} {replica}".encode(), digest_size=16).hexdigest()
+
+
+def _payloads(letters: Any) -> list[str]:
+    """Letters as few payloads: each letter with its length before it."""
+    packed: list[bytearray] = []
+    for letter in letters:
+        piece = len(letter).to_bytes(2, "big") + letter
+        if not packed or len(packed[-1]) + len(piece) > _PAYLOAD_BYTES + 2:
+            packed.append(bytearray())
+        packed[-1] += piece
+    return [b64encode(piece).decode() for piece in packed]
+
+
+def _letters(payload: str) -> list[bytes]:
+    """The letters of a payload; what is none is passed over."""
+    try:
+        packed = b64decode(payload, validate=True)
+    except binascii.Error:
+        return []
+    letters = []
+    at = 0
+    while at + 2 <= len(packed):
+        end = at + 2 + int.from_bytes(packed[at : at + 2], "big")
+        letters.append(packed[at + 2 : end])
+        at = end
+    return letters

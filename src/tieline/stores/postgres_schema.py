@@ -1,0 +1,203 @@
+"""The tables of a PostgreSQL store, and the statements that use them. `{s}` stands for the schema."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["MIGRATIONS", "SCHEMA_VERSION", "Statements"]
+
+MIGRATIONS: Final[tuple[str, ...]] = (
+    # Keys of callers' (scope, id, context) are bytes of any length: digests of them are what is looked up by.
+    # What changes with every chunk of a stream (version, mark) is in no index, so that the row is updated in place.
+    """
+CREATE TABLE {s}.tasks(
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key bytea NOT NULL,
+    scope_key bytea NOT NULL,
+    context_key bytea NOT NULL,
+    scope bytea NOT NULL,
+    id bytea NOT NULL,
+    context bytea NOT NULL,
+    state text NOT NULL,
+    updated bigint NOT NULL,
+    version bigint NOT NULL,
+    snapshot bytea NOT NULL,
+    snapshot_version bigint NOT NULL,
+    owner text,
+    mark bytea
+) WITH (fillfactor = 70);
+ALTER TABLE {s}.tasks ALTER COLUMN snapshot SET STORAGE EXTERNAL;
+CREATE UNIQUE INDEX tasks_key ON {s}.tasks(key);
+CREATE INDEX tasks_scope ON {s}.tasks(scope_key, updated);
+CREATE INDEX tasks_context ON {s}.tasks(context_key, updated);
+CREATE INDEX tasks_at_work ON {s}.tasks(number) WHERE state IN ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING');
+CREATE INDEX tasks_ended ON {s}.tasks(state, updated) WHERE state IN
+    ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED');
+CREATE TABLE {s}.log(
+    task bigint NOT NULL,
+    last bigint NOT NULL,
+    first bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY(task, last)
+);
+CREATE TABLE {s}.messages(
+    key bytea PRIMARY KEY,
+    task bytea NOT NULL,
+    reply bytea,
+    replica text NOT NULL,
+    at bigint NOT NULL
+);
+CREATE INDEX messages_at ON {s}.messages(at);
+CREATE TABLE {s}.replicas(id text PRIMARY KEY, beats bigint NOT NULL);
+CREATE TABLE {s}.letters(
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    replica text NOT NULL,
+    body bytea NOT NULL,
+    at timestamptz NOT NULL DEFAULT now()
+);
+""",
+)
+SCHEMA_VERSION: Final = len(MIGRATIONS)
+
+_COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version, owner"
+_ENDED = "('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED')"
+_AT_WORK = "('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING')"
+_OUTCOME_BYTES = 120  # what an outcome takes beside the reply
+
+
+class Statements:
+    """The statements for one schema."""
+
+    def __init__(self, schema: str) -> None:
+        s = self._schema = f'"{schema}"'
+        self.make_schema = f"CREATE SCHEMA IF NOT EXISTS {s}"
+        self.make_meta = f"CREATE TABLE IF NOT EXISTS {s}.meta(version integer NOT NULL)"
+        self.version = f"SELECT max(version) FROM {s}.meta"
+        self.set_version = f"INSERT INTO {s}.meta VALUES(%s)"
+        self.migrations = [migration.replace("{s}", s) for migration in MIGRATIONS]
+
+        # Everything that is written in one turn, as one statement: one round trip and one commit.
+        self.write = f"""
+WITH a AS (
+    SELECT * FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::text[],
+                         %b::int8[], %b::int8[], %b::int8[], %b::bytea[], %b::bytea[])
+    AS a(key, scope_key, context_key, scope, id, context, state, updated, after, version, snapshot, body)
+), made AS (
+    INSERT INTO {s}.tasks(key, scope_key, context_key, scope, id, context, state, updated, version, snapshot,
+                          snapshot_version, owner, mark)
+    SELECT key, scope_key, context_key, scope, id, context, state, updated, version, snapshot, version,
+           CASE WHEN state IN {_ENDED} THEN NULL ELSE %b END, %b
+    FROM a WHERE after = 0
+    ON CONFLICT (key) DO NOTHING RETURNING number, key
+), changed AS (
+    UPDATE {s}.tasks t SET
+        state = a.state, updated = a.updated, version = a.version, snapshot = coalesce(a.snapshot, t.snapshot),
+        snapshot_version = CASE WHEN a.snapshot IS NULL THEN t.snapshot_version ELSE a.version END,
+        owner = CASE WHEN a.state IN {_ENDED} THEN NULL ELSE t.owner END, mark = %b
+    FROM a WHERE a.after > 0 AND t.key = a.key AND t.version = a.after AND t.owner = %b
+    RETURNING t.number, t.key
+), done AS (
+    SELECT number, key FROM made UNION ALL SELECT number, key FROM changed
+), logged AS (
+    INSERT INTO {s}.log SELECT done.number, a.version, a.after + 1, a.body
+    FROM done JOIN a USING (key) WHERE a.version > a.after
+), heard AS (
+    INSERT INTO {s}.messages(key, task, replica, at)
+    SELECT key, task, %b, at FROM unnest(%b::bytea[], %b::bytea[], %b::int8[]) AS h(key, task, at)
+    ON CONFLICT (key) DO NOTHING RETURNING key
+), replied AS (
+    UPDATE {s}.messages m SET reply = r.reply
+    FROM unnest(%b::bytea[], %b::bytea[]) AS r(key, reply) WHERE m.key = r.key
+), released AS (
+    UPDATE {s}.tasks t SET owner = NULL
+    FROM unnest(%b::bytea[]) AS r(key) WHERE t.key = r.key AND t.owner = %b
+)
+SELECT array(SELECT key FROM done), array(SELECT key FROM heard)
+"""
+        self.marked = f"SELECT key FROM {s}.tasks WHERE key = ANY(%b::bytea[]) AND mark = %b"
+        self.outcomes = f"SELECT key, task, reply, replica FROM {s}.messages WHERE key = ANY(%b::bytea[])"
+
+        self.newest = f"SELECT coalesce(max(updated), 0) FROM {s}.tasks"
+        self.get = f"SELECT {_COLUMNS} FROM {s}.tasks WHERE key = %b"
+        self.events = (
+            f"SELECT first, body FROM {s}.log WHERE task = (SELECT number FROM {s}.tasks WHERE key = %b)"
+            " AND last > %b ORDER BY last"
+        )
+        self.take = f"""
+UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
+    SELECT number FROM {s}.tasks t WHERE state IN {_AT_WORK} AND substring(scope FROM 1 FOR %(length)b) = %(prefix)b
+    AND (owner IS NULL OR NOT EXISTS (SELECT 1 FROM {s}.replicas r WHERE r.id = t.owner))
+    ORDER BY number LIMIT 200 FOR UPDATE SKIP LOCKED
+) RETURNING {_COLUMNS}"""
+        self.taken = f"SELECT {_COLUMNS} FROM {s}.tasks WHERE state IN {_AT_WORK} AND mark = %(mark)b"
+        self.claim = (
+            f"UPDATE {s}.tasks SET owner = %b WHERE key = %b AND owner IS NOT DISTINCT FROM %b"
+            f" AND state NOT IN {_ENDED} RETURNING {_COLUMNS}"
+        )
+        self.claim_message = f"UPDATE {s}.messages SET replica = %b WHERE key = %b AND replica = %b RETURNING 1"
+        self.beat = (
+            f"WITH mine AS (INSERT INTO {s}.replicas VALUES(%b, 1) ON CONFLICT (id)"
+            " DO UPDATE SET beats = replicas.beats + 1 RETURNING id, beats)"
+            f" SELECT id, beats FROM mine UNION ALL SELECT id, beats FROM {s}.replicas WHERE id <> %b"
+        )
+        self.bury = f"DELETE FROM {s}.replicas WHERE id = %b AND beats = %b RETURNING 1"
+        self.leave = f"DELETE FROM {s}.replicas WHERE id = %b"
+
+        self.put_letters = f"INSERT INTO {s}.letters(replica, body) SELECT %b, unnest(%b::bytea[]) RETURNING id"
+        self.take_letters = f"DELETE FROM {s}.letters WHERE id = ANY(%b::int8[]) RETURNING id, body"
+        self.drop_letters = f"DELETE FROM {s}.letters WHERE at < now() - interval '10 minutes'"
+
+        size = (
+            f"octet_length(snapshot) + (SELECT coalesce(sum(octet_length(body)), 0) FROM {s}.log WHERE task = number)"
+        )
+        self.oldest = (
+            f"SELECT number, state, {size} FROM {s}.tasks WHERE state = ANY(%b::text[]) AND state IN {_ENDED}"
+            " AND updated < %b ORDER BY updated LIMIT %b FOR UPDATE SKIP LOCKED"
+        )
+        self.drop_tasks = (
+            f"WITH gone AS (DELETE FROM {s}.log WHERE task = ANY(%(numbers)b::int8[]))"
+            f" DELETE FROM {s}.tasks WHERE number = ANY(%(numbers)b::int8[])"
+        )
+        self.size_of = f"SELECT coalesce(sum({size}), 0) FROM {s}.tasks WHERE state = ANY(%b::text[])"
+        self.log_size = (
+            f"SELECT coalesce(sum(octet_length(body)), 0) FROM {s}.log JOIN {s}.tasks ON number = task"
+            f" WHERE state IN {_ENDED}"
+        )
+        self.oldest_logs = (
+            f"SELECT number, (SELECT sum(octet_length(body)) FROM {s}.log WHERE task = number) FROM {s}.tasks"
+            f" WHERE state IN {_ENDED} AND updated < %b AND EXISTS (SELECT 1 FROM {s}.log WHERE task = number)"
+            " ORDER BY updated LIMIT %b FOR UPDATE SKIP LOCKED"
+        )
+        self.drop_logs = f"DELETE FROM {s}.log WHERE task = ANY(%b::int8[])"
+        outcome = f"({_OUTCOME_BYTES} + coalesce(octet_length(reply), 0))"
+        self.messages_size = f"SELECT coalesce(sum({outcome}), 0) FROM {s}.messages"
+        self.oldest_messages = (
+            f"SELECT key, at, {outcome} FROM {s}.messages ORDER BY at LIMIT %b FOR UPDATE SKIP LOCKED"
+        )
+        self.drop_messages = f"DELETE FROM {s}.messages WHERE key = ANY(%b::bytea[])"
+
+        self.states = f"SELECT state, count(*) FROM {s}.tasks GROUP BY state"
+        self.counts = (
+            f"SELECT (SELECT coalesce(sum(last - first + 1), 0) FROM {s}.log), (SELECT count(*) FROM {s}.messages),"
+            f" (SELECT min(updated) FROM {s}.tasks), (SELECT count(*) FROM {s}.replicas),"
+            f" pg_total_relation_size('{s}.tasks') + pg_total_relation_size('{s}.log')"
+            f" + pg_total_relation_size('{s}.messages')"
+        )
+        self.after = (
+            f"SELECT number, {_COLUMNS} FROM {s}.tasks WHERE (updated, number) > (%b, %b)"
+            " ORDER BY updated, number LIMIT %b"
+        )
+        self.put_task = (
+            f"INSERT INTO {s}.tasks(key, scope_key, context_key, scope, id, context, state, updated, version, snapshot,"
+            " snapshot_version) VALUES(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
+            " ON CONFLICT (key) DO NOTHING RETURNING number"
+        )
+        self.put_log = f"INSERT INTO {s}.log VALUES(%b, %b, %b, %b)"
+
+    def page(self, where: str) -> str:
+        """The tasks of a list that fit."""
+        return f"SELECT {_COLUMNS} FROM {self._schema}.tasks WHERE {where} ORDER BY updated DESC, id DESC LIMIT %b"
+
+    def count(self, where: str) -> str:
+        """How many fit."""
+        return f"SELECT count(*) FROM {self._schema}.tasks WHERE {where}"

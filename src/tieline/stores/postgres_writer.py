@@ -1,0 +1,104 @@
+"""What a PostgreSQL store writes: a group is one statement, one round trip and one commit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+from psycopg.types.numeric import Int8
+
+from tieline.stores.base import Append, Outcome
+from tieline.stores.bytekeys import digest, packed, unpacked
+from tieline.stores.group import Group, GroupWriter, Key
+from tieline.stores.postgres_link import Connection, Link, fetch, quietly_closed
+from tieline.stores.postgres_schema import Statements
+
+__all__ = ["PostgresWriter"]
+
+
+class PostgresWriter(GroupWriter):
+    """Writes on a connection of its own."""
+
+    def __init__(self, link: Link, statements: Statements, replica: str) -> None:
+        super().__init__(link.patience, replica)
+        self._link = link
+        self._sql = statements
+        self._connection: Connection | None = None
+
+    async def _let_go(self) -> None:
+        if self._connection is not None:
+            await quietly_closed(self._connection)
+            self._connection = None
+
+    def _is_of_one(self, error: BaseException | None) -> bool:
+        return isinstance(error, psycopg.DataError) or (
+            isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
+        )
+
+    async def _send(self, group: Group, attempt: int) -> tuple[set[Key], dict[bytes, Outcome | None]]:
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = self._connection = await self._link.connect()
+        try:
+            async with asyncio.timeout(self._link.limit_s):
+                return await self._write_once(connection, group, attempt)
+        except BaseException:
+            self._connection = None
+            await quietly_closed(connection)
+            raise
+
+    async def _write_once(
+        self, connection: Connection, group: Group, attempt: int
+    ) -> tuple[set[Key], dict[bytes, Outcome | None]]:
+        mark, me = group.mark, self.replica
+        # In one order wherever it comes from: two replicas that hear the same messages must not wait for each other.
+        messages = sorted(group.heard)
+        keys = {digest(packed(scope), packed(task_id)): (scope, task_id) for scope, task_id in group.appends}
+        ((done_keys, heard_keys),) = await fetch(
+            connection,
+            self._sql.write,
+            (
+                *_columns(list(keys), list(group.appends.values())),
+                *(me, mark, mark, me, me),
+                messages,
+                [packed(group.heard[key][0]) for key in messages],
+                [Int8(group.heard[key][1]) for key in messages],
+                list(group.replied),
+                list(group.replied.values()),
+                [digest(packed(scope), packed(task_id)) for scope, task_id in group.released],
+                me,
+            ),
+        )
+        done = {keys[key] for key in done_keys}
+        if attempt and len(done) < len(keys):
+            missing = [key for key, task in keys.items() if task not in done]
+            done.update(keys[row[0]] for row in await fetch(connection, self._sql.marked, (missing, mark)))
+        heard: dict[bytes, Outcome | None] = dict.fromkeys(heard_keys)
+        if len(heard) < len(messages):
+            missing = [key for key in messages if key not in heard]
+            for key, task, reply, replica in await fetch(connection, self._sql.outcomes, (missing,)):
+                outcome = Outcome(unpacked(task), reply, replica)
+                ours = attempt and replica == me and outcome.task_id == group.heard[key][0]
+                heard[key] = None if ours else outcome
+        return done, heard
+
+
+def _columns(keys: list[bytes], appends: list[Append]) -> tuple[list[Any], ...]:
+    """Appends as the arrays that the statement takes."""
+    scopes = [packed(append.scope) for append in appends]
+    contexts = [packed(append.context_id) for append in appends]
+    return (
+        keys,
+        [digest(scope) for scope in scopes],
+        [digest(scope, context) for scope, context in zip(scopes, contexts, strict=True)],
+        scopes,
+        [packed(append.task_id) for append in appends],
+        contexts,
+        [append.state.value for append in appends],
+        [Int8(append.updated) for append in appends],
+        [Int8(append.after) for append in appends],
+        [Int8(append.after + len(append.events)) for append in appends],
+        [append.snapshot for append in appends],
+        [b"\n".join([event.json for event in append.events]) for append in appends],
+    )

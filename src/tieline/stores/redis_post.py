@@ -1,0 +1,139 @@
+"""Letters between replicas over Redis: a stream for each reader, which waits for what comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tieline.stores.base import StoreError
+from tieline.stores.patience import said
+from tieline.stores.redis_link import Link, RedisError
+
+__all__ = ["Post"]
+
+log = logging.getLogger("tieline.stores")
+
+_BLOCK_S: Final = 5
+_LETTERS: Final = 100_000  # at most that wait for one reader
+_KEPT_S: Final = 120  # a stream that nobody writes to any more is forgotten then
+_PAUSE_S: Final = 0.2
+_AT_ONCE: Final = 1000
+
+
+class Post:
+    """What one replica sends and hears."""
+
+    def __init__(self, link: Link, replica: str) -> None:
+        self._link = link
+        self._key = link.key("i:", replica.encode())
+        self._client: Any = None
+        self._heard: Callable[[bytes], object] = lambda letter: None
+        self._gap: Callable[[], object] = lambda: None
+        self._outbox: dict[str, list[bytes]] = {}
+        self._posted: asyncio.Future[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    def listen(self, heard: Callable[[bytes], object], gap: Callable[[], object]) -> None:
+        """Whom to tell."""
+        self._heard, self._gap = heard, gap
+
+    def open(self) -> None:
+        """Begin to listen."""
+        if self._listening is None:
+            self._client = self._link.client(_BLOCK_S + self._link.limit_s, 1)
+            self._listening = asyncio.ensure_future(self._listen())
+
+    async def close(self) -> None:
+        """Send what is there, and listen no more."""
+        if self._sending is not None:
+            await asyncio.wait([self._sending])
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+            self._listening = None
+            with contextlib.suppress(RedisError, OSError):
+                await self._client.aclose()
+                await self._client.connection_pool.disconnect()
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
+        """Send with what else is sent in this turn; done when the server has it."""
+        self._outbox.setdefault(replica, []).extend(letters)
+        if self._posted is None:
+            self._posted = asyncio.get_running_loop().create_future()
+        posted = self._posted
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+        return posted
+
+    async def _send(self) -> None:
+        await asyncio.sleep(0)  # the rest of this turn
+        try:
+            while self._posted is not None:
+                outbox, self._outbox = self._outbox, {}
+                posted, self._posted = self._posted, None
+                try:
+                    await self._link.patience.retried(lambda attempt, outbox=outbox: self._put(outbox))  # type: ignore[misc]
+                except StoreError as error:
+                    posted.set_exception(error)
+                    posted.exception()  # who waits for it hears of it all the same
+                else:
+                    posted.set_result(None)
+        finally:
+            self._sending = None
+
+    async def _put(self, outbox: dict[str, list[bytes]]) -> None:
+        pipeline = self._link.pipeline()
+        for replica, letters in outbox.items():
+            key = self._link.key("i:", replica.encode())
+            for letter in letters:
+                pipeline.xadd(key, {b"b": letter}, maxlen=_LETTERS, approximate=True)
+            pipeline.expire(key, _KEPT_S)
+        await pipeline.execute()
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Hear for as long as this store is open."""
+        last: bytes = b"0"
+        broken = False
+        while True:
+            try:
+                found = await self._client.execute_command(
+                    *("XREAD", "COUNT", _AT_ONCE, "BLOCK", _BLOCK_S * 1000, "STREAMS", self._key, last)
+                )
+                if broken:
+                    broken, last = False, b"0"
+                    self._gap()
+                entries = _entries(found)
+                for _, fields in entries:
+                    self._take(fields[1])
+                if entries:
+                    last = entries[-1][0]
+                    await self._client.xtrim(self._key, minid=last, approximate=False)
+            except (RedisError, OSError, TimeoutError) as error:
+                log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))
+                broken = True
+                await asyncio.sleep(_PAUSE_S)
+
+    def _take(self, letter: bytes) -> None:
+        try:
+            self._heard(letter)
+        except Exception:  # who hears must not stop the others from hearing
+            log.exception("a letter could not be taken")
+
+
+def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:
+    """The entries of the one stream that was read; redis-py gives them in the form of either protocol."""
+    if not found:
+        return []
+    entries = next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1]
+    return [
+        (number, [word for pair in fields.items() for word in pair] if isinstance(fields, dict) else fields)
+        for number, fields in entries
+    ]

@@ -1,0 +1,368 @@
+"""What has to happen in Redis in one step, in Lua, and the keys that it is about.
+
+All keys begin with `{prefix}:`, so that they live in one slot of a cluster. Digests stand for callers' texts.
+
+    meta                version of this layout, and an epoch: a mark that is gone when Redis was emptied
+    t:TASK  l:TASK      a task as a hash, and its log as a stream with an entry `<last>-0` for each append
+    s:SCOPE             the tasks of a scope by `updated`: ids, as lists are ordered by them; c:CONTEXT, x:SCOPE+STATE
+    u  e:STATE  el      all tasks, those that have ended so, and those of them that have a log, by `updated`
+    w:OWNER  owners     who is at work on what
+    m:MESSAGE  ms       the outcome of a message, and all of them by when they came
+    r  i:REPLICA        how often each replica has said that it is alive, and its letters
+    n                   counts: tasks:STATE, bytes, bytes:STATE, logs, events, outcomes, newest
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FIELDS", "SCRIPTS"]
+
+FIELDS: Final = (
+    "scope",
+    "id",
+    "context",
+    "state",
+    "updated",
+    "version",
+    "snapshot",
+    "snapshot_version",
+    "owner",
+)
+"""The fields of a task's hash that make its record, in order."""
+
+_COMMON: Final = """
+local P = ARGV[1]
+local N = P .. 'n'
+local function ended(state)
+    return state == 'TASK_STATE_COMPLETED' or state == 'TASK_STATE_FAILED'
+        or state == 'TASK_STATE_CANCELED' or state == 'TASK_STATE_REJECTED'
+end
+local function at_work(state)
+    return state == 'TASK_STATE_SUBMITTED' or state == 'TASK_STATE_WORKING'
+end
+local function record(task)
+    return redis.call('HMGET', P .. 't:' .. task, 'scope', 'id', 'context', 'state', 'updated', 'version',
+        'snapshot', 'snapshot_version', 'owner')
+end
+local function own(task, state, from, to)
+    if at_work(state) then
+        redis.call('SREM', P .. 'w:' .. from, task)
+        redis.call('SADD', P .. 'w:' .. to, task)
+        redis.call('SADD', P .. 'owners', to)
+    end
+    redis.call('HSET', P .. 't:' .. task, 'owner', to)
+end
+local function drop(task)
+    local key = P .. 't:' .. task
+    local t = redis.call('HMGET', key, 'sk', 'ck', 'id', 'state', 'size', 'log', 'events')
+    if not t[1] then return 0 end
+    local log = tonumber(t[6])
+    local size = tonumber(t[5]) + log
+    redis.call('DEL', key, P .. 'l:' .. task)
+    redis.call('ZREM', P .. 's:' .. t[1], t[3])
+    redis.call('ZREM', P .. 'c:' .. t[2], t[3])
+    redis.call('ZREM', P .. 'x:' .. t[1] .. t[4], t[3])
+    redis.call('ZREM', P .. 'u', task)
+    redis.call('ZREM', P .. 'e:' .. t[4], task)
+    redis.call('ZREM', P .. 'el', task)
+    redis.call('HINCRBY', N, 'tasks:' .. t[4], -1)
+    redis.call('HINCRBY', N, 'bytes', -size)
+    redis.call('HINCRBY', N, 'bytes:' .. t[4], -size)
+    redis.call('HINCRBY', N, 'logs', -log)
+    redis.call('HINCRBY', N, 'events', -tonumber(t[7]))
+    return size
+end
+local function finish(task, state, updated, size, log)
+    redis.call('ZADD', P .. 'e:' .. state, updated, task)
+    if log > 0 then redis.call('ZADD', P .. 'el', updated, task) end
+    redis.call('HINCRBY', N, 'bytes:' .. state, size + log)
+    redis.call('HINCRBY', N, 'logs', log)
+end
+"""
+
+# Each append gives 1 when it is done, or was done by this same group before, and 0 when it conflicts.
+_APPEND: Final = """
+local me, mark, count = ARGV[3], ARGV[4], tonumber(ARGV[5])
+if redis.call('HGET', P .. 'meta', 'epoch') ~= ARGV[2] then return redis.error_reply('EMPTIED') end
+local out = {}
+local newest = tonumber(redis.call('HGET', N, 'newest') or '0')
+redis.call('SADD', P .. 'owners', me)
+for i = 0, count - 1 do
+    local o = 5 + i * 13
+    local task, sk, ck, scope, id, context = ARGV[o+1], ARGV[o+2], ARGV[o+3], ARGV[o+4], ARGV[o+5], ARGV[o+6]
+    local state, updated, after, version = ARGV[o+7], ARGV[o+8], ARGV[o+9], ARGV[o+10]
+    local has_snapshot, snapshot, body = ARGV[o+11] == '1', ARGV[o+12], ARGV[o+13]
+    local key = P .. 't:' .. task
+    local t = redis.call('HMGET', key, 'version', 'owner', 'mark', 'state', 'updated', 'size', 'log')
+    local fits
+    if t[3] == mark and t[1] == version then
+        out[i+1] = 1
+    else
+        if after == '0' then fits = not t[1] else fits = t[1] == after and t[2] == me end
+        out[i+1] = fits and 1 or 0
+    end
+    if fits then
+        local old_state, old_updated = t[4], t[5]
+        local size, log = tonumber(t[6] or '0'), tonumber(t[7] or '0')
+        local grown = #body
+        if not t[1] then
+            redis.call('HSET', key, 'scope', scope, 'id', id, 'context', context, 'sk', sk, 'ck', ck, 'events', 0)
+        elseif old_state ~= state then
+            redis.call('ZREM', P .. 'x:' .. sk .. old_state, id)
+            redis.call('HINCRBY', N, 'tasks:' .. old_state, -1)
+        end
+        redis.call('HSET', key, 'state', state, 'updated', updated, 'version', version, 'mark', mark)
+        if has_snapshot then
+            redis.call('HSET', key, 'snapshot', snapshot, 'snapshot_version', version, 'size', #snapshot)
+            grown = grown + #snapshot - size
+            size = #snapshot
+        end
+        if old_state ~= state then redis.call('HINCRBY', N, 'tasks:' .. state, 1) end
+        if old_state ~= state or old_updated ~= updated then
+            redis.call('ZADD', P .. 's:' .. sk, updated, id)
+            redis.call('ZADD', P .. 'c:' .. ck, updated, id)
+            redis.call('ZADD', P .. 'x:' .. sk .. state, updated, id)
+            redis.call('ZADD', P .. 'u', updated, task)
+            if tonumber(updated) > newest then newest = tonumber(updated) end
+        end
+        if version ~= after then
+            redis.call('XADD', P .. 'l:' .. task, version .. '-0', 'f', after + 1, 'b', body)
+            redis.call('HINCRBY', key, 'events', version - after)
+            redis.call('HINCRBY', N, 'events', version - after)
+        end
+        log = log + #body
+        redis.call('HSET', key, 'log', log)
+        redis.call('HINCRBY', N, 'bytes', grown)
+        if ended(state) then
+            if t[2] then redis.call('SREM', P .. 'w:' .. t[2], task) end
+            redis.call('HSET', key, 'owner', '')
+            finish(task, state, updated, size, log)
+        else
+            redis.call('HSET', key, 'owner', me)
+            if at_work(state) then
+                redis.call('SADD', P .. 'w:' .. me, task)
+            elseif t[1] then
+                redis.call('SREM', P .. 'w:' .. me, task)
+            end
+        end
+    end
+end
+redis.call('HSET', N, 'newest', string.format('%.0f', newest))
+return out
+"""
+
+# Each message gives {} when it is new, else what was noted first.
+_HEAR: Final = """
+local me, ttl, count = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local out = {}
+for i = 0, count - 1 do
+    local message, task, at = ARGV[5+i*3], ARGV[6+i*3], ARGV[7+i*3]
+    local key = P .. 'm:' .. message
+    if redis.call('EXISTS', key) == 1 then
+        out[i+1] = redis.call('HMGET', key, 'task', 'reply', 'replica')
+    else
+        redis.call('HSET', key, 'task', task, 'replica', me)
+        if ttl ~= '' then redis.call('EXPIRE', key, ttl) end
+        redis.call('ZADD', P .. 'ms', at, message)
+        redis.call('HINCRBY', N, 'outcomes', 150)
+        out[i+1] = {}
+    end
+end
+return out
+"""
+
+_REPLIED: Final = """
+for i = 2, #ARGV, 2 do
+    local key = P .. 'm:' .. ARGV[i]
+    if redis.call('EXISTS', key) == 1 then
+        if redis.call('HSETNX', key, 'reply', ARGV[i+1]) == 1 then
+            redis.call('HINCRBY', N, 'outcomes', #ARGV[i+1])
+        end
+    end
+end
+return 1
+"""
+
+_RELEASE: Final = """
+for i = 3, #ARGV do
+    local t = redis.call('HMGET', P .. 't:' .. ARGV[i], 'owner', 'state')
+    if t[1] == ARGV[2] and not ended(t[2]) then own(ARGV[i], t[2], ARGV[2], '') end
+end
+return 1
+"""
+
+_CLAIM: Final = """
+local t = redis.call('HMGET', P .. 't:' .. ARGV[2], 'owner', 'state')
+if t[1] ~= ARGV[4] or ended(t[2]) then return {} end
+own(ARGV[2], t[2], ARGV[4], ARGV[3])
+return record(ARGV[2])
+"""
+
+_CLAIM_MESSAGE: Final = """
+local key = P .. 'm:' .. ARGV[2]
+if redis.call('HGET', key, 'replica') ~= ARGV[4] then return 0 end
+redis.call('HSET', key, 'replica', ARGV[3])
+return 1
+"""
+
+# With ARGV[5] it may have been done before: what it has taken with this mark is given again.
+_TAKE: Final = """
+local me, prefix, mark, again = ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
+local out = {}
+if again then
+    for _, task in ipairs(redis.call('SMEMBERS', P .. 'w:' .. me)) do
+        if redis.call('HGET', P .. 't:' .. task, 'taken') == mark then out[#out+1] = record(task) end
+    end
+    if #out > 0 then return out end
+end
+local owners = redis.call('SMEMBERS', P .. 'owners')
+owners[#owners+1] = ''
+for _, owner in ipairs(owners) do
+    if owner == '' or redis.call('HEXISTS', P .. 'r', owner) == 0 then
+        local tasks = redis.call('SMEMBERS', P .. 'w:' .. owner)
+        if #tasks == 0 then redis.call('SREM', P .. 'owners', owner) end
+        for _, task in ipairs(tasks) do
+            local t = redis.call('HMGET', P .. 't:' .. task, 'scope', 'state')
+            if not t[1] then
+                redis.call('SREM', P .. 'w:' .. owner, task)
+            elseif string.sub(t[1], 1, #prefix) == prefix then
+                own(task, t[2], owner, me)
+                redis.call('HSET', P .. 't:' .. task, 'taken', mark)
+                out[#out+1] = record(task)
+                if #out >= 200 then return out end
+            end
+        end
+    end
+end
+return out
+"""
+
+# Makes the store ready where it is empty: also when it was emptied in use.
+_BEAT: Final = """
+local me = ARGV[2]
+if redis.call('EXISTS', P .. 'meta') == 0 then redis.call('HSET', P .. 'meta', 'version', ARGV[3], 'epoch', ARGV[4]) end
+redis.call('HINCRBY', P .. 'r', me, 1)
+return {redis.call('HGET', P .. 'meta', 'epoch'), redis.call('HGETALL', P .. 'r')}
+"""
+
+_BURY: Final = """
+if redis.call('HGET', P .. 'r', ARGV[2]) ~= ARGV[3] then return 0 end
+redis.call('HDEL', P .. 'r', ARGV[2])
+redis.call('DEL', P .. 'i:' .. ARGV[2])
+return 1
+"""
+
+# The oldest ended tasks of some states: those from before ARGV[2], or until ARGV[3] bytes are free ('' is no number).
+_DROP: Final = """
+local before, enough, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local out = {}
+while left > 0 and (not enough or enough > 0) do
+    local first, first_state, first_at
+    for i = 5, #ARGV do
+        local head = redis.call('ZRANGE', P .. 'e:' .. ARGV[i], 0, 0, 'WITHSCORES')
+        if head[1] and (not first_at or tonumber(head[2]) < first_at) then
+            first, first_state, first_at = head[1], ARGV[i], tonumber(head[2])
+        end
+    end
+    if not first or (before and first_at >= before) then break end
+    local size = drop(first)
+    redis.call('ZREM', P .. 'e:' .. first_state, first)
+    out[#out+1] = {first_state, size}
+    if enough then enough = enough - size end
+    left = left - 1
+end
+return out
+"""
+
+_DROP_LOGS: Final = """
+local before, enough, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local out = {}
+while left > 0 and (not enough or enough > 0) do
+    local head = redis.call('ZRANGE', P .. 'el', 0, 0, 'WITHSCORES')
+    if not head[1] or (before and tonumber(head[2]) >= before) then break end
+    local key = P .. 't:' .. head[1]
+    local t = redis.call('HMGET', key, 'log', 'events', 'state')
+    redis.call('ZREM', P .. 'el', head[1])
+    if t[1] then
+        local log = tonumber(t[1])
+        redis.call('DEL', P .. 'l:' .. head[1])
+        redis.call('HSET', key, 'log', 0, 'events', 0)
+        redis.call('HINCRBY', N, 'logs', -log)
+        redis.call('HINCRBY', N, 'bytes', -log)
+        redis.call('HINCRBY', N, 'bytes:' .. t[3], -log)
+        redis.call('HINCRBY', N, 'events', -tonumber(t[2]))
+        out[#out+1] = log
+        if enough then enough = enough - log end
+    end
+    left = left - 1
+end
+return out
+"""
+
+_DROP_MESSAGES: Final = """
+local before, enough, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local out = {}
+while left > 0 do
+    local head = redis.call('ZRANGE', P .. 'ms', 0, 0, 'WITHSCORES')
+    if not head[1] then break end
+    if tonumber(head[2]) >= before and enough <= 0 then break end
+    local size = 150 + redis.call('HSTRLEN', P .. 'm:' .. head[1], 'reply')
+    redis.call('DEL', P .. 'm:' .. head[1])
+    redis.call('ZREM', P .. 'ms', head[1])
+    redis.call('HINCRBY', N, 'outcomes', -size)
+    enough = enough - size
+    out[#out+1] = size
+    left = left - 1
+end
+return out
+"""
+
+_PUT: Final = """
+local task, sk, ck, scope, id, context = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local state, updated, version, snapshot, snapshot_version = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local key = P .. 't:' .. task
+if redis.call('EXISTS', key) == 1 then return 0 end
+local log, events = 0, 0
+if ARGV[13] ~= '' then
+    log, events = #ARGV[14], version - ARGV[13] + 1
+    redis.call('XADD', P .. 'l:' .. task, version .. '-0', 'f', ARGV[13], 'b', ARGV[14])
+end
+redis.call('HSET', key, 'scope', scope, 'id', id, 'context', context, 'sk', sk, 'ck', ck, 'events', events,
+    'state', state, 'updated', updated, 'version', version, 'snapshot', snapshot,
+    'snapshot_version', snapshot_version, 'size', #snapshot, 'log', log, 'owner', '', 'mark', '')
+redis.call('ZADD', P .. 's:' .. sk, updated, id)
+redis.call('ZADD', P .. 'c:' .. ck, updated, id)
+redis.call('ZADD', P .. 'x:' .. sk .. state, updated, id)
+redis.call('ZADD', P .. 'u', updated, task)
+redis.call('HINCRBY', N, 'tasks:' .. state, 1)
+redis.call('HINCRBY', N, 'bytes', #snapshot + log)
+redis.call('HINCRBY', N, 'events', events)
+local newest = tonumber(redis.call('HGET', N, 'newest') or '0')
+if tonumber(updated) > newest then redis.call('HSET', N, 'newest', updated) end
+if ended(state) then
+    finish(task, state, updated, #snapshot, log)
+elseif at_work(state) then
+    redis.call('SADD', P .. 'w:', task)
+end
+return 1
+"""
+
+SCRIPTS: Final = {
+    name: _COMMON + body
+    for name, body in {
+        "append": _APPEND,
+        "hear": _HEAR,
+        "replied": _REPLIED,
+        "release": _RELEASE,
+        "claim": _CLAIM,
+        "claim_message": _CLAIM_MESSAGE,
+        "take": _TAKE,
+        "beat": _BEAT,
+        "bury": _BURY,
+        "drop": _DROP,
+        "drop_logs": _DROP_LOGS,
+        "drop_messages": _DROP_MESSAGES,
+        "put": _PUT,
+    }.items()
+}

@@ -1,0 +1,78 @@
+"""What a Redis store writes: a group is one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from tieline.stores.base import Append, Outcome, StoreError
+from tieline.stores.bytekeys import digest, packed, unpacked
+from tieline.stores.group import Group, GroupWriter, Key
+from tieline.stores.redis_link import EMPTIED, Link
+
+__all__ = ["RedisWriter"]
+
+
+class RedisWriter(GroupWriter):
+    """Writes by scripts; each append in one is done whole or not at all."""
+
+    def __init__(self, link: Link, replica: str) -> None:
+        super().__init__(link.patience, replica)
+        self._link = link
+        self.epoch = b""
+        self.message_ttl_s: int | None = None
+
+    async def _let_go(self) -> None:
+        """The connections are the link's."""
+
+    def _is_of_one(self, error: BaseException | None) -> bool:
+        return False
+
+    async def _send(self, group: Group, attempt: int) -> tuple[set[Key], dict[bytes, Outcome | None]]:
+        scripts: list[tuple[str, list[Any]]] = []
+        messages = list(group.heard)
+        if messages:
+            ttl_s = b"" if self.message_ttl_s is None else self.message_ttl_s
+            noted = [word for key in messages for word in (key, packed(group.heard[key][0]), group.heard[key][1])]
+            scripts.append(("hear", [self.replica, ttl_s, len(messages), *noted]))
+        if group.appends:
+            words = [word for append in group.appends.values() for word in _words(append)]
+            scripts.append(("append", [self.epoch, self.replica, group.mark, len(group.appends), *words]))
+        if group.replied:
+            scripts.append(("replied", [word for pair in group.replied.items() for word in pair]))
+        if group.released:
+            tasks = [digest(packed(scope), packed(task_id)) for scope, task_id in group.released]
+            scripts.append(("release", [self.replica, *tasks]))
+        if not scripts:
+            return set(), {}
+        try:
+            async with asyncio.timeout(self._link.limit_s):
+                answers = dict(zip((name for name, _ in scripts), await self._link.run_all(scripts), strict=True))
+        except ResponseError as error:
+            if EMPTIED in str(error):
+                raise StoreError(f"{self._link.shown} was emptied while in use: what was kept there is gone") from error
+            raise
+        done = {key for key, fits in zip(group.appends, answers.get("append", ()), strict=True) if fits}
+        heard: dict[bytes, Outcome | None] = {}
+        for key, found in zip(messages, answers.get("hear", ()), strict=True):
+            if not found:
+                heard[key] = None
+                continue
+            outcome = Outcome(unpacked(found[0]), found[1], found[2].decode())
+            ours = attempt and outcome.replica == self.replica and outcome.task_id == group.heard[key][0]
+            heard[key] = None if ours else outcome
+        return done, heard
+
+
+def _words(append: Append) -> tuple[Any, ...]:
+    """An append as the script takes it."""
+    scope, context = packed(append.scope), packed(append.context_id)
+    task_id = packed(append.task_id)
+    return (
+        *(digest(scope, task_id), digest(scope), digest(scope, context), scope, task_id, context),
+        *(append.state.value, append.updated, append.after, append.after + len(append.events)),
+        *(0 if append.snapshot is None else 1, append.snapshot or b""),
+        b"\n".join([event.json for event in append.events]),
+    )
