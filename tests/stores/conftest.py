@@ -19,6 +19,9 @@ from tieline.stores.sqlite import SQLiteStore
 
 FOR_EVER = Retention()
 
+_SCHEMAS = 4  # more than any test has open at once
+_EMPTY = "; ".join(f"DELETE FROM {{0}}.{table}" for table in ("tasks", "log", "messages", "replicas", "letters"))
+
 
 class Backend(NamedTuple):
     """A kind of store. Two stores that `make` gives for one folder are one store, closed and opened, if `durable`."""
@@ -27,21 +30,37 @@ class Backend(NamedTuple):
     durable: bool
 
 
-def _name(folder: Path) -> str:
-    """A schema or prefix of its own for each folder."""
+def _prefix(folder: Path) -> str:
+    """A prefix of its own for each folder."""
     return f"t_{blake2b(str(folder).encode(), digest_size=12).hexdigest()}"
+
+
+def _schema(folder: Path) -> str:
+    """One of a few schemas, which are emptied for their next use: making one takes longer than most tests."""
+    return f"suite_{int(folder.name) % _SCHEMAS}"
 
 
 BACKENDS = {
     "memory": Backend(lambda folder, retention: MemoryStore(retention), durable=False),
     "sqlite": Backend(lambda folder, retention: SQLiteStore(folder / "tasks.db", retention), durable=True),
     "postgres": Backend(
-        lambda folder, retention: PostgresStore(postgres_server().url(_name(folder)), retention), durable=True
+        lambda folder, retention: PostgresStore(postgres_server().url(_schema(folder)), retention), durable=True
     ),
-    "redis": Backend(lambda folder, retention: RedisStore(redis_server().url(_name(folder)), retention), durable=True),
+    "redis": Backend(
+        lambda folder, retention: RedisStore(redis_server().url(_prefix(folder)), retention), durable=True
+    ),
 }
 DURABLE = [name for name, backend in BACKENDS.items() if backend.durable]
 SHARED = ["postgres", "redis"]
+
+
+async def _ready(store: PostgresStore, schema: str) -> None:
+    """Make the tables of a schema, or empty them."""
+    made, _ = await store.migrate()
+    if made:
+        url = postgres_server().url().partition("?")[0]
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            await connection.execute(_EMPTY.format(schema).encode())
 
 
 class Place:
@@ -56,16 +75,19 @@ class Place:
     def opened(self, retention: Retention = FOR_EVER) -> AbstractAsyncContextManager[Store]:
         """A new, empty store, open."""
         self._used += 1
-        return self.reopened(retention)
+        return self._open(retention, new=True)
+
+    def reopened(self, retention: Retention = FOR_EVER) -> AbstractAsyncContextManager[Store]:
+        """The store that was made last, by another object. Only of durable backends."""
+        return self._open(retention, new=False)
 
     @asynccontextmanager
-    async def reopened(self, retention: Retention = FOR_EVER) -> AsyncIterator[Store]:
-        """The store that was made last, by another object. Only of durable backends."""
+    async def _open(self, retention: Retention, *, new: bool) -> AsyncIterator[Store]:
         folder = self._folder / str(self._used)
         folder.mkdir(exist_ok=True)
         store = self._make(folder, retention)
-        if isinstance(store, PostgresStore | RedisStore):
-            await store.migrate()
+        if new and isinstance(store, PostgresStore):
+            await _ready(store, _schema(folder))
         await store.open()
         try:
             yield store
