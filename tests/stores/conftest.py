@@ -8,13 +8,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 import pytest
-from tieline.stores.redis import RedisStore
 
 from tests.databases import postgres_server, redis_server
 from tieline.stores.base import Retention, Store
 from tieline.stores.memory import MemoryStore
 from tieline.stores.postgres import PostgresStore
+from tieline.stores.redis import RedisStore
 from tieline.stores.sqlite import SQLiteStore
 
 FOR_EVER = Retention()
