@@ -161,7 +161,8 @@ def test_what_cannot_be_served_is_told_in_one_sentence(hello: Tieline, words: tu
 @pytest.mark.parametrize(
     "words",
     [
-        ("hello.py:hello", "--store", "postgres://x"),
+        ("hello.py:hello", "--store", "mysql://x"),
+        ("hello.py:hello", "--store", "postgresql://user:pass/word@host/database"),
         ("hello.py:hello", "--port", "70000"),
         ("hello.py:hello", "--max-body", "much"),
         ("hello.py:hello", "--drain", "soon"),

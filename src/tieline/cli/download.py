@@ -6,13 +6,11 @@ Names come from an agent, and are taken for nothing more than a suggestion: see 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Final
 
 import aiohttp
 import click
@@ -22,6 +20,7 @@ from msgspec.structs import replace
 
 from tieline.cli import errors
 from tieline.cli.errors import CliError, UsageFault
+from tieline.cli.files import FILES, replacing
 from tieline.cli.options import CONNECTION, PRESENTATION, Command
 from tieline.cli.session import Session, execute
 from tieline.cli.task import named_task, task_argument
@@ -30,8 +29,6 @@ from tieline.client.following import rests
 from tieline.types import Artifact, Part, Task, encode
 
 __all__ = ["download", "numbered", "safe_name"]
-
-FILES: Final = "TIELINE_ERR_FILES"  # ours: a file could not be written
 
 _UNSAFE: Final = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*/\\\u202a-\u202e\u2066-\u2069]')
 _DEVICES: Final = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
@@ -215,32 +212,8 @@ def _content(part: Part) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with _replacing(path) as out:
+    with replacing(path) as out:
         out.write(content)
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that becomes `path` when it is whole: never half of one, never through a link that stands there."""
-    name: str | None = None
-    try:
-        with tempfile.NamedTemporaryFile(prefix=".tieline-", dir=path.parent, delete=False) as out:
-            name = out.name
-            yield cast("BinaryIO", out)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-        name = None
-    except OSError as error:
-        raise CliError(FILES, f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        if name is not None:
-            os.unlink(name)
-
-
-def _umask() -> int:
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
 
 
 async def _fetch(url: str, path: Path) -> int:
@@ -253,7 +226,7 @@ async def _fetch(url: str, path: Path) -> int:
         ):
             if response.status != 200:
                 raise CliError(errors.UNREACHABLE, f"{url} answered HTTP {response.status}.")
-            with _replacing(path) as out:
+            with replacing(path) as out:
                 async for chunk in response.content.iter_chunked(1 << 16):
                     size += len(chunk)
                     if size > _MAX_FETCHED_BYTES:

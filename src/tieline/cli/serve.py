@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from tieline.cli.amounts import read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.notes import Notes
+from tieline.cli.opened import STORES, VARIABLE, named_store
 from tieline.cli.options import CONTEXT, settings_of
-from tieline.cli.settings import read_duration
 
 if TYPE_CHECKING:
     from tieline.engine.agent import Agent
@@ -27,8 +27,6 @@ __all__ = ["serve"]
 CANNOT_SERVE: Final = "TIELINE_ERR_CANNOT_SERVE"  # ours: the CLI specification knows of no serving
 
 _LEAVE_S: Final = 3.0
-_SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|)(?:i?b)?", re.IGNORECASE)
-_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _OF_THE_APP: Final = (
     "store",
     "public_url",
@@ -47,29 +45,6 @@ _OF_THE_APP: Final = (
 )
 
 
-def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    if value is None or value.strip() in ("0", "0s"):
-        return None if value is None else 0.0
-    try:
-        return read_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _limit(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    seconds = _seconds(context, param, value)
-    if seconds == 0:
-        raise click.BadParameter("must be more than 0, or none")
-    return seconds
-
-
-def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
-    match = _SIZE.fullmatch(value.strip())
-    if match is None or not int(match.group(1)):
-        raise click.BadParameter(f"{value!r} is not a number of bytes, such as 1000000 or 64M")
-    return int(match.group(1)) * _FACTORS[match.group(2).lower()]
-
-
 @click.command("serve", context_settings=CONTEXT)
 @click.argument("target", metavar="FILE|FILE:NAME|MODULE:NAME")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
@@ -85,8 +60,10 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--grpc-url", metavar="URL", help="What the card says of gRPC, instead of HOST:PORT.")
 @click.option(
     "--store",
-    metavar="memory|sqlite:PATH",
-    help="Where tasks are kept.  [default: SQLite, a file for each agent in your state folder]",
+    envvar=VARIABLE,
+    metavar=STORES,
+    help="Where tasks are kept. A URL with a password is better off in TIELINE_STORE than in the process list.  "
+    "[default: SQLite, a file for each agent in your state folder]",
 )
 @click.option("--public-url", metavar="URL", help="Where callers reach this server; needed behind a proxy.")
 @click.option("--trust-proxy", is_flag=True, help="Believe the X-Forwarded headers of a proxy.")
@@ -108,12 +85,12 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
     "--drain",
     default="5s",
     show_default=True,
-    callback=_seconds,
+    callback=read_seconds,
     metavar="SECONDS",
     help="How long agents at work may go on when the server is stopped.",
 )
 @click.option(
-    "--max-body", default="64M", show_default=True, callback=_bytes, metavar="BYTES", help="Largest request taken."
+    "--max-body", default="64M", show_default=True, callback=read_size, metavar="BYTES", help="Largest request taken."
 )
 @click.option(
     "--concurrent-runs",
@@ -127,15 +104,15 @@ def _bytes(context: click.Context, param: click.Parameter, value: str) -> int:
     "--run-seconds",
     default="24h",
     show_default=True,
-    callback=_limit,
+    callback=read_limit,
     metavar="SECONDS",
     help="How long an agent may work on a message.",
 )
 @click.option(
     "--ttl",
-    callback=_limit,
+    callback=read_limit,
     metavar="SECONDS",
-    help="How long ended tasks are kept: 30m, 24h, none.  [default: what the store keeps]",
+    help="How long ended tasks are kept: 30m, 24h, 7d, none.  [default: what the store keeps]",
 )
 @click.pass_context
 def serve(context: click.Context, /, target: str, **options: Any) -> int:
@@ -214,12 +191,11 @@ def _refuse_options(context: click.Context, target: str) -> None:
 def _store(
     given: str | None, target: str, found: Agent | Mapping[str, Agent], ttl_s: float | None, context: click.Context
 ) -> tuple[str, Store]:
-    """The store, and what to call it. Raises ValueError when `given` names none."""
+    """The store, and what to call it. Raises UsageFault when `given` names none."""
     from msgspec.structs import replace
 
     from tieline.engine.agent import Agent, slug_of
-    from tieline.stores import MemoryStore, open_store
-    from tieline.stores.sqlite import SQLiteStore
+    from tieline.stores import shown
 
     if given is None:
         from platformdirs import user_state_path
@@ -229,11 +205,10 @@ def _store(
         project = str(Path(where).resolve()) if Path(where).exists() else str(Path.cwd() / where)
         mark = sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:8]  # two projects may use one name
         given = f"sqlite:{user_state_path('tieline') / f'{slug_of(name)}-{mark}.db'}"
-    store = open_store(given)
+    store = named_store(given)
     if context.get_parameter_source("ttl") is ParameterSource.COMMANDLINE:
-        assert isinstance(store, MemoryStore | SQLiteStore)  # what open_store makes of a text
         store.retention = replace(store.retention, ttl_s=ttl_s)
-    return given, store
+    return shown(given), store
 
 
 def _ready(notes: Notes, grpc: Sequence[str], where: str) -> Callable[[Sequence[str]], None]:

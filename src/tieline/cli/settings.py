@@ -27,8 +27,8 @@ GLOBAL_FILE: Final = Path(".config", "a2a-cli", ".env")  # below the home direct
 PREFIX: Final = "A2ACLI_"
 REDACTED: Final = "[redacted]"
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h|)")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h|d|)")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SHORTEST_POLL_S: Final = 0.05
 _BINDINGS: Final = {
@@ -59,7 +59,7 @@ def read_bool(text: str) -> bool:
 
 
 def read_duration(text: str) -> float | None:
-    """Seconds in `30`, `30s`, `5m`, `1.5h` or `250ms`; None for `none`, no limit.
+    """Seconds in `30`, `30s`, `5m`, `1.5h`, `7d` or `250ms`; None for `none`, no limit.
 
     Raises ValueError.
     """
