@@ -396,9 +396,15 @@ class Service(Upkeep):
                 return found, 0
             if isinstance(found, Run):
                 return found, self._hear(found, message, caller, request.metadata, accepts, references, named=named)
-            with self._held(found):
+            found.held += 1
+            answer: Answer | None = None
+            try:
                 answer = await self._ask(found, Hear.of(message, caller, request.metadata, accepts, named))
-            if answer is not None:
+            finally:
+                found.held -= 1
+                if answer is None:
+                    self.forget(found)
+            if answer is not None:  # no await from here to who holds it next, or it would be let go
                 return found, answer.after
 
     def _hear(
