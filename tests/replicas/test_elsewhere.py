@@ -49,12 +49,8 @@ class Gate:
 
 
 def chunks(events: list[Any]) -> str:
-    return "".join(
-        part.text or ""
-        for event in events
-        if isinstance(event, TaskArtifactUpdateEvent)
-        for part in event.artifact.parts
-    )
+    pieces = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+    return "".join(part.text or "" for piece in pieces for part in piece.artifact.parts)
 
 
 @both
