@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,7 @@ from tieline.cli.options import CONTEXT, settings_of
 
 if TYPE_CHECKING:
     from tieline.engine.agent import Agent
+    from tieline.server.workers import Worker
     from tieline.stores import Store
 
 __all__ = ["serve"]
@@ -42,6 +44,7 @@ _OF_THE_APP: Final = (
     "concurrent_runs",
     "run_seconds",
     "ttl",
+    "lease",
 )
 
 
@@ -64,6 +67,22 @@ _OF_THE_APP: Final = (
     metavar=STORES,
     help="Where tasks are kept. A URL with a password is better off in TIELINE_STORE than in the process list.  "
     "[default: SQLite, a file for each agent in your state folder]",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes to serve with; more than one need a store that they can share.",
+)
+@click.option(
+    "--lease",
+    default="10s",
+    show_default=True,
+    callback=read_seconds,
+    metavar="SECONDS",
+    help="How soon others take over the tasks of a process that died; 5s at least.",
 )
 @click.option("--public-url", metavar="URL", help="Where callers reach this server; needed behind a proxy.")
 @click.option("--trust-proxy", is_flag=True, help="Believe the X-Forwarded headers of a proxy.")
@@ -125,6 +144,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     from tieline.server.asgi import App
     from tieline.server.loading import CannotServe, load_agents
     from tieline.server.serve import serve as run
+    from tieline.server.workers import Worker
     from tieline.wire.dialects import VERSIONS
 
     notes = Notes()
@@ -134,22 +154,28 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     )
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what grpcio writes to stderr is not for users
     grpc: list[str] = []  # the address, when there is one
+    worker = Worker.of_environment()
     try:
+        if options["workers"] > 1 and worker is None:
+            return _serve_with(options, notes)
         found = load_agents(target)
         if isinstance(found, App):
             _refuse_options(context, target)
             where = "as the app has it"
+            _check_shared(worker, found.store, where)
             run(
                 found,
                 host=options["host"],
                 port=options["port"],
                 grpc_port=options["grpc_port"],
                 on_grpc=grpc.append,
-                on_ready=_ready(notes, grpc, where),
+                on_ready=_ready(notes, grpc, where, worker),
                 leave_s=_LEAVE_S,
+                listening=None if worker is None else worker.socket,
             )
             return 0
         where, store = _store(options["store"], target, found, options["ttl"], context)
+        _check_shared(worker, store, where)
         run(
             found,
             host=options["host"],
@@ -166,18 +192,51 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             grpc_url=options["grpc_url"],
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
-            limits=Limits(run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"]),
+            limits=Limits(
+                run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"], lease_s=options["lease"]
+            ),
             on_grpc=grpc.append,
-            on_ready=_ready(notes, grpc, where),
-            on_drain=lambda busy: _draining(notes, busy, options["drain"]),
+            on_ready=_ready(notes, grpc, where, worker),
+            on_drain=None if worker else lambda busy: _draining(notes, busy, options["drain"]),
             leave_s=_LEAVE_S,
+            listening=None if worker is None else worker.socket,
         )
     except CannotServe as error:
         raise CliError(CANNOT_SERVE, str(error)) from None
     except ValueError as error:
         raise UsageFault(str(error), hint="See: tieline serve --help") from None
-    notes.line("Stopped.")
+    if worker is None:
+        notes.line("Stopped.")
     return 0
+
+
+def _serve_with(options: Mapping[str, Any], notes: Notes) -> int:
+    """Serve with several processes: this command once more in each of them."""
+    from tieline.server.serve import bind
+    from tieline.server.workers import supervise, worker_command
+
+    if os.name == "nt":
+        raise UsageFault("--workers does not work on Windows: start several servers behind a proxy.")
+    if options["grpc_port"] == 0:
+        raise UsageFault("--grpc-port 0 would be another port in each worker: name one.")
+    listening = bind(options["host"], options["port"])
+
+    def say(said: dict[str, Any]) -> None:
+        _ready(notes, said["grpc"], said["where"], None, options["workers"])(said["urls"])
+
+    with listening:
+        code = supervise(worker_command(sys.argv[1:]), listening, options["workers"], on_ready=say, note=notes.line)
+    notes.line("Stopped.")
+    return code
+
+
+def _check_shared(worker: Worker | None, store: Store, where: str) -> None:
+    """Raises UsageFault when several processes cannot share the store."""
+    if worker is not None and not store.shared:
+        raise UsageFault(
+            f"--workers needs a store that processes can share, and {where} is none:"
+            " give --store postgresql://HOST/DATABASE or redis://HOST."
+        )
 
 
 def _refuse_options(context: click.Context, target: str) -> None:
@@ -211,14 +270,21 @@ def _store(
     return shown(given), store
 
 
-def _ready(notes: Notes, grpc: Sequence[str], where: str) -> Callable[[Sequence[str]], None]:
+def _ready(
+    notes: Notes, grpc: Sequence[str], where: str, worker: Worker | None, workers: int = 1
+) -> Callable[[Sequence[str]], None]:
     def say(urls: Sequence[str]) -> None:
+        if worker is not None:
+            worker.ready({"urls": list(urls), "grpc": list(grpc), "where": where})
+            return
         for url in urls:
             notes.line(f"Serving {url}")
             notes.line(f"  card   {url.rstrip('/')}/.well-known/agent-card.json")
         for address in grpc:
             notes.line(f"  grpc   {address}")
         notes.line(f"  tasks  {where}")
+        if workers > 1:
+            notes.line(f"  by     {workers} processes")
         notes.line(f'Try:  tieline send -a {urls[0]} "Hello"')
         notes.line("Ctrl-C stops it.")
 

@@ -85,11 +85,12 @@ class GrpcServer:
         self._by_name = {path.strip("/"): service for path, service in services.items()}
         self._names: list[str] = []
 
-    async def start(self, host: str, port: int, *, http_url: str | None = None) -> int:
+    async def start(self, host: str, port: int, *, http_url: str | None = None, share_port: bool = False) -> int:
         """Start the app and listen; the port that it is, where `port` is 0. The cards of the app then name it.
 
         `http_url`: where callers reach the app by HTTP, for the card that A2A 0.3 gives by gRPC; it is not needed where
         the app has a `public_url`. Without either that card names gRPC alone.
+        `share_port`: other processes listen there, too, and each call goes to one of them.
 
         Raises:
             OSError: the port is taken or not allowed.
@@ -101,7 +102,7 @@ class GrpcServer:
             options=(
                 ("grpc.max_receive_message_length", self._max_body_bytes),
                 ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),  # a port that is taken is an error
+                ("grpc.so_reuseport", int(share_port)),  # else a port that is taken is an error
                 ("grpc.keepalive_time_ms", _KEEP_ALIVE_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
@@ -119,7 +120,8 @@ class GrpcServer:
         )
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        _check_free(host, port)
+        if not share_port:
+            _check_free(host, port)
         try:
             bound: int = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         except RuntimeError:

@@ -27,7 +27,7 @@ from tieline.wire.dialects import VERSIONS
 if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
 
-__all__ = ["serve"]
+__all__ = ["bind", "serve"]
 
 _FORCED_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
@@ -55,6 +55,7 @@ def serve(
     on_grpc: Callable[[str], None] | None = None,
     on_drain: Callable[[int], None] | None = None,
     leave_s: float | None = None,
+    listening: socket.socket | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then drain: new work is refused, agents at work may finish for `drain_s` seconds.
 
@@ -70,6 +71,7 @@ def serve(
         on_drain: Called with the number of agents at work when the drain begins.
         leave_s: End the process this long behind the shutdown, though an agent that ignores its cancellation, or a
             thread of one, still holds on to it; None waits for them.
+        listening: A socket that is bound already, which other processes may listen on, too, and so on `grpc_port`.
 
     Raises:
         CannotServe: an address is taken or not allowed, the store cannot be opened, or what gRPC needs is missing.
@@ -95,8 +97,10 @@ def serve(
         )
     if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
         raise CannotServe("gRPC began with A2A 0.3: serve that version or 1.0, too, or leave gRPC out.")
-    grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc)
-    listening = _bind(host, port)
+    shares = listening is not None
+    grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc, shares)
+    if listening is None:
+        listening = bind(host, port)
     config = uvicorn.Config(
         application,
         log_level="warning",
@@ -123,7 +127,13 @@ class _Grpc:
     """The gRPC server beside the HTTP server, and where it is found. Raises CannotServe."""
 
     def __init__(
-        self, application: App, host: str, port: int, public_url: str | None, on_ready: Callable[[str], None] | None
+        self,
+        application: App,
+        host: str,
+        port: int,
+        public_url: str | None,
+        on_ready: Callable[[str], None] | None,
+        shares: bool,
     ) -> None:
         try:
             from tieline.server.grpc import GrpcServer
@@ -135,11 +145,12 @@ class _Grpc:
         self._port = port
         self._public_host = urlsplit(public_url).hostname if public_url else None
         self._on_ready = on_ready
+        self._shares = shares
 
     async def start(self, http_url: str) -> None:
         """Listen, and have the card say so. Raises CannotServe and StoreError."""
         try:
-            port = await self.server.start(self._host, self._port, http_url=http_url)
+            port = await self.server.start(self._host, self._port, http_url=http_url, share_port=self._shares)
         except OSError as error:
             raise CannotServe(f"{error}. Choose another one with --grpc-port.") from None
         if self._public_host is not None:
@@ -230,7 +241,8 @@ class _Server(uvicorn.Server):
             timer.start()
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A socket for this address. Raises CannotServe."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,177 @@
+"""Several processes behind one socket: the one that starts and watches them, and what each of them knows of it.
+
+The parent binds the address and hands the socket down. A worker says on a pipe when it answers requests; it ends when
+the parent's end of another pipe is gone, however the parent has ended. A worker that dies is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+__all__ = ["Worker", "supervise", "worker_command"]
+
+_VARIABLE: Final = "TIELINE_WORKER"
+_PAUSES_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+_STEADY_S: Final = 30.0  # a worker that has lived so long has not died of its start
+
+
+class Worker:
+    """A process that a parent has started."""
+
+    def __init__(self, listening: int, ready: int, leash: int) -> None:
+        self.socket = socket.socket(fileno=listening)
+        self._ready = ready
+        self._leash = leash
+        threading.Thread(target=self._watch, name="tieline-leash", daemon=True).start()
+
+    @classmethod
+    def of_environment(cls) -> Worker | None:
+        """What this process is told to be; None when it is no worker."""
+        given = os.environ.pop(_VARIABLE, "")
+        return cls(*(int(number) for number in given.split(","))) if given else None
+
+    def ready(self, said: dict[str, Any]) -> None:
+        """Requests are answered from now on; `said` is for the parent to tell."""
+        os.write(self._ready, json.dumps(said).encode() + b"\n")
+        os.close(self._ready)
+
+    def _watch(self) -> None:
+        with contextlib.suppress(OSError):
+            os.read(self._leash, 1)
+        os.kill(os.getpid(), signal.SIGTERM)  # the parent is gone
+
+
+def supervise(
+    command: Sequence[str],
+    listening: socket.socket,
+    count: int,
+    *,
+    on_ready: Callable[[dict[str, Any]], None],
+    note: Callable[[str], None],
+) -> int:
+    """Run `command` in `count` processes until SIGINT or SIGTERM; returns the exit code.
+
+    They get the signal, too, and end as a single server does. The first one is started alone: what keeps it from
+    starting would keep all of them, and is said once.
+    """
+    return asyncio.run(_Parent(command, listening, count, on_ready, note).run())
+
+
+class _Parent:
+    def __init__(
+        self,
+        command: Sequence[str],
+        listening: socket.socket,
+        count: int,
+        on_ready: Callable[[dict[str, Any]], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._command = command
+        self._listening = listening
+        self._count = count
+        self._on_ready = on_ready
+        self._note = note
+        self._processes: set[asyncio.subprocess.Process] = set()
+        self._pipes: dict[asyncio.subprocess.Process, int] = {}  # on which a worker says that it is ready
+        self._codes: list[int] = []
+        self._ending = asyncio.Event()
+        self._leash, self._held = os.pipe()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end, number)
+        keepers: list[asyncio.Task[None]] = []
+        try:
+            first = await self._start()
+            said = await self._hear(first)
+            if said is None:
+                return await self._gone(first)
+            others = [await self._start() for _ in range(self._count - 1)]
+            for process in others:
+                await self._hear(process)
+            if not self._ending.is_set():
+                self._on_ready(said)
+            keepers = [asyncio.ensure_future(self._keep(process)) for process in (first, *others)]
+            await asyncio.wait(keepers)
+        finally:
+            os.close(self._held)  # whoever is left ends now
+        return max(self._codes, default=0)
+
+    def _end(self, number: int) -> None:
+        self._ending.set()
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        ready, told = os.pipe()
+        handed = (self._listening.fileno(), told, self._leash)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env={**os.environ, _VARIABLE: ",".join(str(fd) for fd in handed)},
+                pass_fds=handed,
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C is told by the parent, once
+            )
+        finally:
+            os.close(told)
+        self._pipes[process] = ready
+        self._processes.add(process)
+        if self._ending.is_set():
+            process.terminate()
+        return process
+
+    async def _hear(self, process: asyncio.subprocess.Process) -> dict[str, Any] | None:
+        """What a worker says when it is ready; None when it ends instead."""
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(self._pipes.pop(process), "rb")
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
+            line = await reader.readline()
+        finally:
+            transport.close()
+        return dict(json.loads(line)) if line else None
+
+    async def _gone(self, process: asyncio.subprocess.Process) -> int:
+        code = await process.wait()
+        self._processes.discard(process)
+        return 128 - code if code < 0 else code
+
+    async def _keep(self, process: asyncio.subprocess.Process) -> None:
+        """Start a worker again whenever it dies, until all are to end."""
+        loop = asyncio.get_running_loop()
+        deaths = 0
+        while True:
+            began = loop.time()
+            code = await self._gone(process)
+            if self._ending.is_set():
+                self._codes.append(code)
+                return
+            deaths = 0 if loop.time() - began > _STEADY_S else deaths + 1
+            pause_s = _PAUSES_S[min(deaths, len(_PAUSES_S)) - 1] if deaths else 0.0
+            how = f"signal {code - 128}" if code > 128 else f"exit code {code}"
+            self._note(f"Worker {process.pid} has died ({how}). Starting another one.")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._ending.wait()
+            if self._ending.is_set():
+                return
+            process = await self._start()
+            await self._hear(process)
+
+
+def worker_command(arguments: Sequence[str]) -> list[str]:
+    """How this program is run once more with these arguments."""
+    return [sys.executable, "-m", "tieline", *arguments]
