@@ -23,13 +23,27 @@ from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import pytest
 
 __all__ = ["DatabaseServer", "PostgresServer", "RedisServer", "postgres_server", "redis_server"]
 
 _START_S = 30.0
+
+# Waits until its input ends, which it does with the process that holds the other end, however that ends. Then it ends
+# the server whose number is in the file $1 with the signal $2, and removes the folder $3.
+_WATCH = """
+cat >/dev/null
+if read -r pid <"$1"; then
+    kill -CONT "$pid"
+    kill -s "$2" "$pid"
+    tries=0
+    while kill -0 "$pid" && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+    kill -s KILL "$pid"
+fi 2>/dev/null
+rm -rf "$3"
+"""
 _PLACES = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin")
 
 
@@ -62,6 +76,11 @@ class DatabaseServer(ABC):
         self.folder = Path(tempfile.mkdtemp(prefix="tieline-"))
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._watch = subprocess.Popen(
+            ["sh", "-c", _WATCH, "sh", str(self._pid_file), self._last_signal.name[3:], str(self.folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         atexit.register(self.remove)
         try:
             self._make()
@@ -69,6 +88,21 @@ class DatabaseServer(ABC):
         except BaseException:
             self.remove()
             raise
+
+    _last_signal: ClassVar[signal.Signals]
+    """What ends it at once, without a rest."""
+
+    _stop_signal: ClassVar[signal.Signals]
+    """What ends it in good order, without waiting for its clients."""
+
+    @property
+    @abstractmethod
+    def _pid_file(self) -> Path:
+        """Where it notes the number of its process."""
+
+    @abstractmethod
+    def url(self, name: str = "tieline") -> str:
+        """The address of a store of this name."""
 
     @abstractmethod
     def _make(self) -> None:
@@ -79,8 +113,8 @@ class DatabaseServer(ABC):
         """What runs it."""
 
     @abstractmethod
-    def _stop_signal(self) -> int:
-        """What ends it in good order."""
+    def _answers(self) -> bool:
+        """Whether it takes connections."""
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
@@ -94,28 +128,20 @@ class DatabaseServer(ABC):
                 raise RuntimeError(f"{self._command()[0]} does not start: {(self.folder / 'log').read_text()[-2000:]}")
             time.sleep(0.02)
 
-    @abstractmethod
-    def _answers(self) -> bool:
-        """Whether it takes connections."""
-
     def stop(self) -> None:
         """End it in good order."""
-        self._end(self._stop_signal())
+        if self._process is not None:
+            self._process.send_signal(self._stop_signal)
+            self._process.wait(timeout=_START_S)
+            self._process = None
 
     def kill(self) -> None:
-        """End it as a crash does."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: int) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            if number == signal.SIGKILL:
-                os.killpg(process.pid, number)
-            else:
-                process.send_signal(number)
-        process.wait(timeout=_START_S)
+        """End it with all its processes as a crash does."""
+        if self._process is not None:
+            self._signal_all(signal.SIGKILL)
+            self._process.wait(timeout=_START_S)
+            self._process = None
+            self._pid_file.unlink(missing_ok=True)  # another process may get its number
 
     def restart(self) -> None:
         """Stop it and start it."""
@@ -130,23 +156,28 @@ class DatabaseServer(ABC):
         """Let it go on."""
         self._signal_all(signal.SIGCONT)
 
-    def _signal_all(self, number: int) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
+        """To the server, then to those that it has started: stopped, it starts no more."""
         assert self._process is not None
-        found = subprocess.run(["ps", "-eo", "pid=,sess="], capture_output=True, text=True, check=True).stdout
+        self._process.send_signal(number)
+        found = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
         for line in found.splitlines():
-            pid, session = (int(word) for word in line.split())
-            if session == self._process.pid:
+            pid, parent = (int(word) for word in line.split())
+            if parent == self._process.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
     def remove(self) -> None:
         """End it and remove what it has left."""
         atexit.unregister(self.remove)
+        assert self._watch.stdin is not None
+        if self._process is not None and self._process.poll() is None:
+            self.resume()
+        self._watch.stdin.close()
         if self._process is not None:
-            with contextlib.suppress(Exception):
-                self.resume()
-            self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+            self._process.wait(timeout=_START_S)
+            self._process = None
+        self._watch.wait(timeout=_START_S)
 
     def __enter__(self) -> Self:
         return self
@@ -158,10 +189,13 @@ class DatabaseServer(ABC):
 
 
 class PostgresServer(DatabaseServer):
-    """PostgreSQL with a database `test`. `safe`: it writes to the disk before it says so, as a real one does."""
+    """PostgreSQL. `safe`: it writes to the disk before it says so, as a real one does."""
+
+    _last_signal = signal.SIGQUIT
+    _stop_signal = signal.SIGINT
 
     def __init__(self, *, safe: bool = False, options: tuple[str, ...] = ()) -> None:
-        self._program = _find("postgres")
+        self._program = Path(_find("postgres")).resolve()  # its companions are where it really is
         self._options = (*options, *(() if safe else ("fsync=off",)))
         # It does not run as root.
         self._as: list[str] = []
@@ -174,16 +208,19 @@ class PostgresServer(DatabaseServer):
             ]
         super().__init__()
 
-    def url(self, schema: str = "tieline") -> str:
-        """The address of a store."""
-        return f"postgresql://tester@127.0.0.1:{self.port}/postgres?schema={schema}"
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "data" / "postmaster.pid"
+
+    def url(self, name: str = "tieline") -> str:
+        return f"postgresql://tester@127.0.0.1:{self.port}/postgres?schema={name}"
 
     def _make(self) -> None:
         if self._as:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         subprocess.run(
             [
-                *(*self._as, str(Path(self._program).with_name("initdb")), "-D", str(self.folder / "data")),
+                *(*self._as, str(self._program.with_name("initdb")), "-D", str(self.folder / "data")),
                 *("-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"),
             ],
             check=True,
@@ -194,29 +231,33 @@ class PostgresServer(DatabaseServer):
     def _command(self) -> list[str]:
         options = [word for option in self._options for word in ("-c", option)]
         return [
-            *(*self._as, self._program, "-D", str(self.folder / "data"), "-p", str(self.port), "-h", "127.0.0.1"),
-            *("-c", f"unix_socket_directories={self.folder}", "-c", "max_connections=200", *options),
+            *(*self._as, str(self._program), "-D", str(self.folder / "data"), "-p", str(self.port), "-h", "127.0.0.1"),
+            *("-c", f"unix_socket_directories={self.folder}", "-c", "max_connections=200"),
+            *("-c", "dynamic_shared_memory_type=mmap", *options),  # which a crash leaves in its folder
         ]
 
-    def _stop_signal(self) -> int:
-        return signal.SIGINT  # "fast": it does not wait for its clients
-
     def _answers(self) -> bool:
-        ready = Path(self._program).with_name("pg_isready")
+        ready = self._program.with_name("pg_isready")
         return subprocess.run([ready, "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode == 0
 
 
 class RedisServer(DatabaseServer):
     """Redis that keeps what it is told (appendonly)."""
 
+    _last_signal = signal.SIGKILL
+    _stop_signal = signal.SIGTERM
+
     def __init__(self, *options: str) -> None:
         self._program = _find("redis-server")
         self._options = options
         super().__init__()
 
-    def url(self, prefix: str = "tieline") -> str:
-        """The address of a store."""
-        return f"redis://127.0.0.1:{self.port}/0?prefix={prefix}"
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "redis.pid"
+
+    def url(self, name: str = "tieline") -> str:
+        return f"redis://127.0.0.1:{self.port}/0?prefix={name}"
 
     def _make(self) -> None:
         """It makes what it needs."""
@@ -224,11 +265,9 @@ class RedisServer(DatabaseServer):
     def _command(self) -> list[str]:
         return [
             *(self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
-            *("--appendonly", "yes", "--appendfsync", "everysec", "--save", "", *self._options),
+            *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
+            *("--pidfile", str(self._pid_file), *self._options),
         ]
-
-    def _stop_signal(self) -> int:
-        return signal.SIGTERM
 
     def _answers(self) -> bool:
         try:
