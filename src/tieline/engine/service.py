@@ -164,7 +164,7 @@ class Service(Upkeep):
         run, after = await self._begin(request, caller, new_task)
         configuration = request.configuration
         history_length = None if configuration is None else configuration.history_length
-        if not isinstance(run, TaskLog):  # it was heard before, and this is what came of it
+        if isinstance(run, (Record, Event)):  # it was heard before, and this is what came of it
             return await self._ended(run, history_length)
         if after or run.base:
             with self._held(run):
@@ -189,7 +189,7 @@ class Service(Upkeep):
         self._check_streaming()
         run, after = await self._begin(request, caller, new_task)
         history_length = request.configuration.history_length if request.configuration is not None else None
-        if not isinstance(run, TaskLog):
+        if isinstance(run, (Record, Event)):
             return await self._ended_stream(run, history_length)
         if after == 0 and not run.base:
             return Cursor(run, 0, until_input=True, history_length=history_length)

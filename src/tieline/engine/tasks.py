@@ -305,7 +305,7 @@ class Tasks(ABC):
         if log.cursors or log.held:
             return
         key = (log.scope, log.task_id)
-        if isinstance(log, Remote):
+        if type(log) is Remote:  # isinstance of an abstract class takes its time, and every task passes here
             if not log.awaited and self.remotes.get(key) is log:
                 del self.remotes[key]
                 if self.replica is not None:
