@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.engine.scene import in_loop
 from tests.stores.conftest import Place
-from tests.stores.writing import COMPLETED, WORKING, Ticks, Written, outcomes, write
+from tests.stores.writing import COMPLETED, WORKING, Ticks, Written, adopt, outcomes, write
 from tieline.event import Event
 from tieline.stores.base import Append, Query, Retention, Store, VersionConflict
 from tieline.types import TaskState
@@ -291,6 +291,7 @@ def test_a_store_does_what_a_naive_model_does(place: Place, life: list[tuple[Any
         for number, part in enumerate(parts):
             async with place.reopened() if number else place.opened() as store:
                 assert await store.open() >= max((task.updated for task in model.tasks), default=0)
+                await adopt(store, *(task for task in model.tasks if not task.state.terminal))
                 for step in part:
                     await model.do(store, step)
                 await model.check(store)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.scene import in_loop
 from tests.stores.conftest import Place
-from tests.stores.writing import COMPLETED, WORKING, Ticks, Written, outcomes, write
+from tests.stores.writing import COMPLETED, WORKING, Ticks, Written, adopt, outcomes, write
 from tieline.event import Event
 from tieline.stores.base import Append, Query, Record, Retention, Store, VersionConflict
 from tieline.types import TaskState
@@ -275,6 +275,7 @@ async def test_a_store_that_was_closed_and_opened_has_all_that_was_written(durab
             assert await log_of(store, task) == list(enumerate(task.log, 1))
         assert [record.task_id for record in await store.take("")] == [working.task_id]
         new = Written(ticks)
+        await adopt(store, resting)
         await write(store, working.go(COMPLETED), resting.go(WORKING), new.make(), new.chunks("a"))
         assert [len(await log_of(store, task)) for task in (working, resting, new)] == [6, 4, 3]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import cast
 
 from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Append, Store, StoreError
+from tieline.stores.base import Append, SharedStore, Store, StoreError
 from tieline.types import (
     Artifact,
     Part,
@@ -122,6 +123,15 @@ def _outcome(begun: asyncio.Future[object] | StoreError | None, key: tuple[str, 
         found = failures.get(key)
     assert found is None or isinstance(found, StoreError), repr(found)
     return found
+
+
+async def adopt(store: Store, *tasks: Written) -> None:
+    """Become the owner of tasks that were written by the store before this one."""
+    if store.shared:
+        for task in tasks:
+            record = await store.get(task.scope, task.task_id)
+            assert record is not None
+            assert await cast(SharedStore, store).claim(task.scope, task.task_id, record.owner) is not None
 
 
 async def write(store: Store, *appends: Append) -> None:

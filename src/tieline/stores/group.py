@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tieline.stores.base import Append, BatchFailed, Outcome, StoreError, VersionConflict
@@ -35,6 +36,16 @@ class Group:
         self.mark = os.urandom(8)
         self.failure: StoreError | None = None
         self.done: asyncio.Future[None] = loop.create_future()
+
+    def part(self) -> Group:
+        """An empty one, for a part of this."""
+        return Group(self.done.get_loop())
+
+    def fail(self, error: StoreError) -> None:
+        """Tell everybody who waits that it was not written."""
+        _fail(self.done, error)
+        for _, _, told in self.heard.values():
+            _fail(told, error)
 
 
 class GroupWriter(ABC):
@@ -75,7 +86,12 @@ class GroupWriter(ABC):
     def append(self, append: Append) -> asyncio.Future[Any]:
         """See Store.append."""
         group = self._group()
-        group.appends[append.scope, append.task_id] = append
+        key = append.scope, append.task_id
+        if key in group.released:
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            _fail(refused, VersionConflict(f"task {append.task_id} was let go of by this replica"))
+            return refused
+        group.appends[key] = append
         return group.done
 
     def hear(self, key: bytes, task_id: str, at: int) -> asyncio.Future[Outcome | None]:
@@ -96,13 +112,20 @@ class GroupWriter(ABC):
         return group.done
 
     def release(self, scope: str, task_id: str) -> None:
-        """See SharedStore.release."""
+        """See SharedStore.release. An append of the same group goes before it."""
         self._group().released[scope, task_id] = None
 
-    async def when_released(self, scope: str, task_id: str) -> None:
-        """Wait for a release of this task that is under way."""
+    async def written(self, scope: str, task_id: str) -> None:
+        """Wait for what is to be written of this task, that what is read then has it."""
+        key = scope, task_id
         for group in (self._under_way, self._next):
-            if group is not None and (scope, task_id) in group.released:
+            if group is not None and (key in group.appends or key in group.released):
+                await asyncio.wait([group.done])
+
+    async def all_written(self) -> None:
+        """Wait for all that is to be written now."""
+        for group in (self._under_way, self._next):
+            if group is not None:
                 await asyncio.wait([group.done])
 
     async def close(self) -> None:
@@ -121,36 +144,41 @@ class GroupWriter(ABC):
                 self._under_way = group
                 failures: dict[Key, StoreError] = {}
                 for part in _parts(group):
-                    await self._write(part, failures)
+                    failure = await self._write(part, failures)
+                    group.failure = group.failure or failure
                 if failures:
                     _fail(group.done, BatchFailed(failures))
                 elif group.failure is not None:
                     _fail(group.done, group.failure)
                 elif not group.done.done():
                     group.done.set_result(None)
+                self._under_way = None
         finally:
+            if self._under_way is not None:  # no one may wait for ever for what a bug, or the end of the loop, has cut
+                self._under_way.fail(StoreError("the store was stopped in the middle of a write"))
             self._under_way = None
             self._writing = None
             if self._next is not None:  # whatever has ended this must not leave the next ones waiting
                 self._writing = asyncio.ensure_future(self._write_all())
 
-    async def _write(self, group: Group, failures: dict[Key, StoreError]) -> None:
-        """Write a group, tell who has sent messages what came of it, and note the appends that failed."""
+    async def _write(self, group: Group, failures: dict[Key, StoreError]) -> StoreError | None:
+        """Write a group, tell who has sent messages what came of it, and note the appends that failed.
+
+        Returns what went wrong with all of it.
+        """
         try:
             done, heard = await self._patience.retried(lambda attempt: self._send(group, attempt))
         except StoreError as error:
-            if len(group.appends) > 1 and self._is_of_one(error.__cause__):
-                appends, group.appends = group.appends, {}
-                for key, append in appends.items():  # one of them cannot be written: let the others be
-                    single = Group(group.done.get_loop())
-                    single.appends[key] = append
-                    await self._write(single, failures)
-                await self._write(group, failures)
-                return
-            group.failure = error
+            if len(group.appends) + len(group.heard) > 1 and self._is_of_one(error.__cause__):
+                for single in _singles(group):  # one of them cannot be written: let the others be
+                    error_of_one = await self._write(single, failures)
+                    if single.replied and error_of_one is not None:
+                        return error_of_one
+                return None
             failures.update(dict.fromkeys(group.appends, error))
             for _, _, told in group.heard.values():
                 _fail(told, error)
+            return error if group.replied else None
         else:
             for key, append in group.appends.items():
                 if key not in done:
@@ -160,6 +188,7 @@ class GroupWriter(ABC):
             for message, (_, _, told) in group.heard.items():
                 if not told.done():
                     told.set_result(heard.get(message))
+        return None
 
 
 def _bytes(append: Append) -> int:
@@ -170,18 +199,35 @@ def _parts(group: Group) -> list[Group]:
     """A group, or what is too much for one message to the server in several."""
     if len(group.appends) <= _APPENDS and sum(map(_bytes, group.appends.values())) <= _BYTES:
         return [group]
-    appends, group.appends = group.appends, {}
-    parts = [group]
-    room, count = _BYTES, 0
-    for key, append in appends.items():
+    parts = [group.part()]
+    parts[0].heard, parts[0].replied = group.heard, group.replied
+    room = _BYTES
+    for key, append in group.appends.items():
         size = _bytes(append)
-        if count and (size > room or count >= _APPENDS):
-            parts.append(Group(group.done.get_loop()))
-            room, count = _BYTES, 0
+        if parts[-1].appends and (size > room or len(parts[-1].appends) >= _APPENDS):
+            parts.append(group.part())
+            room = _BYTES
         parts[-1].appends[key] = append
         room -= size
-        count += 1
+        if key in group.released:
+            parts[-1].released[key] = None
+    parts[-1].released.update(group.released)  # none comes before an append of its task
     return parts
+
+
+def _singles(group: Group) -> Iterator[Group]:
+    """A group as one for each append and each message heard, and one of the rest."""
+    for key, append in group.appends.items():
+        single = group.part()
+        single.appends[key] = append
+        yield single
+    for message, one in group.heard.items():
+        single = group.part()
+        single.heard[message] = one
+        yield single
+    rest = group.part()
+    rest.replied, rest.released = group.replied, group.released
+    yield rest
 
 
 def _fail(future: asyncio.Future[Any], error: StoreError) -> None:

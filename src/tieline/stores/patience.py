@@ -30,6 +30,7 @@ class Patience:
         patience_s: How long what fails for what passes is tried again.
         faults: The errors of its driver, and of the system.
         passes: Whether what failed may succeed in a moment, perhaps on another connection.
+        explained: An error in one line.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class Patience:
         patience_s: float,
         faults: tuple[type[BaseException], ...],
         passes: Callable[[BaseException], bool],
+        explained: Callable[[BaseException], str] = said,
     ) -> None:
         self.shown = shown
         self.patience_s = patience_s
         self._faults = faults
         self._passes = passes
+        self._explained = explained
 
     async def retried(self, work: Callable[[int], Awaitable[T]]) -> T:
         """Do something, again with pauses while that may help. `work` is given how often it was tried before.
@@ -57,11 +60,12 @@ class Patience:
                 return await work(attempt)
             except self._faults as error:
                 if not self._passes(error):
-                    raise StoreError(f"{self.shown}: {said(error)}") from error
+                    raise StoreError(f"{self.shown}: {self._explained(error)}") from error
                 pause_s = _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
                 if loop.time() + pause_s > until:
                     raise StoreError(
-                        f"{self.shown} cannot be used for {self.patience_s:g} s now: {said(error)}. Is the server up?"
+                        f"{self.shown} cannot be used for {self.patience_s:g} s now: {self._explained(error)}."
+                        " Is the server up?"
                     ) from error
                 await asyncio.sleep(pause_s)
                 attempt += 1

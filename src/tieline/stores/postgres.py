@@ -11,7 +11,7 @@ import asyncio
 import builtins
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from psycopg import errors
@@ -21,7 +21,6 @@ from tieline.ids import new_id
 from tieline.stores import shown
 from tieline.stores.base import (
     Append,
-    Keep,
     Outcome,
     Page,
     Pruned,
@@ -35,19 +34,17 @@ from tieline.stores.base import (
 from tieline.stores.bytekeys import digest, packed, unpacked
 from tieline.stores.postgres_link import Connection, Link, fetch, read_url
 from tieline.stores.postgres_post import Post
+from tieline.stores.postgres_pruning import Pruning
 from tieline.stores.postgres_schema import SCHEMA_VERSION, Statements
 from tieline.stores.postgres_writer import PostgresWriter
-from tieline.stores.pruning import Tally
 from tieline.types import TaskState
 
 __all__ = ["PostgresStore"]
 
 DEFAULT_RETENTION: Final = Retention(ttl_s=30 * 24 * 3600)
 
-_ENDS: Final = [state.value for state in TaskState if state.terminal]
-_I64: Final = (1 << 63) - 1
-_PRUNE_ROWS: Final = 500  # in one transaction
 _PAGE_TASKS: Final = 100
+_PAGE_NUMBERS: Final = 10_000  # each page of them looks at all tasks
 
 
 class PostgresStore:
@@ -61,7 +58,7 @@ class PostgresStore:
     def __init__(
         self, url: str, retention: Retention = DEFAULT_RETENTION, *, patience_s: float = 10.0, limit_s: float = 30.0
     ) -> None:
-        """Raises ValueError when the schema's name is none.
+        """Raises ValueError when the URL, or the schema's name, is none.
 
         Args:
             patience_s: How long what breaks off is tried again.
@@ -70,8 +67,8 @@ class PostgresStore:
         self.retention = retention
         self.replica = new_id()
         self.url = shown(url)
-        dsn, self._schema = read_url(url)
-        self._link = Link(dsn, self.url, patience_s, limit_s)
+        options, self._schema = read_url(url, self.url)
+        self._link = Link(options, self.url, patience_s, limit_s)
         self._sql = Statements(self._schema)
         self._writer = PostgresWriter(self._link, self._sql, self.replica)
         self._post = Post(self._link, self._sql, self._schema, self.replica)
@@ -89,7 +86,9 @@ class PostgresStore:
     async def _migrate(self, connection: Connection) -> tuple[int, int]:
         async with connection.transaction():
             await fetch(connection, "SELECT pg_advisory_xact_lock(hashtext(%b))", (f"tieline {self._schema}",))
-            await fetch(connection, self._sql.make_schema, ())
+            ((there,),) = await fetch(connection, self._sql.has_schema, ())
+            if not there:  # else no right to make one is needed
+                await fetch(connection, self._sql.make_schema, ())
             await fetch(connection, self._sql.make_meta, ())
             ((found,),) = await fetch(connection, self._sql.version, ())
             version = int(found or 0)
@@ -157,13 +156,14 @@ class PostgresStore:
 
     async def get(self, scope: str, task_id: str) -> Record | None:
         key = digest(packed(scope), packed(task_id))
-        await self._writer.when_released(scope, task_id)
+        await self._writer.written(scope, task_id)
         rows = await self._link.query(self._sql.get, (key,))
         return _record(rows[0]) if rows else None
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
         key = digest(packed(scope), packed(task_id))
-        rows = await self._link.query(self._sql.events, (key, min(after, _I64)))
+        await self._writer.written(scope, task_id)
+        rows = await self._link.query(self._sql.events, (after, key))
         return _events(rows, after)
 
     async def list(self, query: Query) -> Page:
@@ -187,14 +187,19 @@ class PostgresStore:
 
     async def take(self, scope_prefix: str) -> Sequence[Record]:
         prefix = packed(scope_prefix)
-        values = {"me": self.replica, "mark": os.urandom(8), "length": len(prefix), "prefix": prefix}
+        values = {"length": len(prefix), "prefix": prefix}
+        return [_record(row) for row in await self._owned(self._sql.take, self._sql.taken, values)]
 
-        async def taken(attempt: int) -> builtins.list[tuple[Any, ...]]:
-            if attempt and (rows := await self._link.query(self._sql.taken, values)):
-                return rows  # they were taken, and the answer was lost
-            return await self._link.once(lambda connection: fetch(connection, self._sql.take, values))
+    async def _owned(self, statement: str, owned: str, values: dict[str, Any]) -> builtins.list[tuple[Any, ...]]:
+        """Become the owner of what `statement` finds; with a lost answer, `owned` finds what it was by the mark."""
+        values |= {"me": self.replica, "mark": os.urandom(8)}
 
-        return [_record(row) for row in await self._link.patience.retried(taken)]
+        async def once(attempt: int) -> builtins.list[tuple[Any, ...]]:
+            if attempt and (rows := await self._link.once(lambda link: fetch(link, owned, values))):
+                return rows
+            return await self._link.once(lambda link: fetch(link, statement, values))
+
+        return await self._link.patience.retried(once)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -206,7 +211,15 @@ class PostgresStore:
 
     async def claim_message(self, key: bytes, replica: str) -> bool:
         """See SharedStore."""
-        return bool(await self._link.query(self._sql.claim_message, (self.replica, key, replica)))
+
+        async def claimed(attempt: int) -> bool:
+            before = (
+                [replica, self.replica] if attempt else [replica]
+            )  # that it was done before may not have been heard
+            values = (self.replica, key, before)
+            return bool(await self._link.once(lambda link: fetch(link, self._sql.claim_message, values)))
+
+        return await self._link.patience.retried(claimed)
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
@@ -220,9 +233,9 @@ class PostgresStore:
 
     async def claim(self, scope: str, task_id: str, owner: str) -> Record | None:
         """See SharedStore."""
+        await self._writer.written(scope, task_id)
         key = digest(packed(scope), packed(task_id))
-        await self._writer.when_released(scope, task_id)
-        rows = await self._link.query(self._sql.claim, (self.replica, key, owner or None))
+        rows = await self._owned(self._sql.claim, self._sql.claimed, {"key": key, "owner": owner or None})
         return _record(rows[0]) if rows else None
 
     def release(self, scope: str, task_id: str) -> None:
@@ -240,131 +253,8 @@ class PostgresStore:
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
     async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
-        retention, tally = self.retention, Tally()
-        for state in _ENDS:
-            keep = retention.states.get(TaskState(state)) or Keep(retention.ttl_s)
-            if keep.ttl_s is not None:
-                await self._drop(tally, told, [state], now - int(keep.ttl_s * 1_000_000), None)
-            if keep.max_bytes is not None:
-                await self._drop(tally, told, [state], _I64, await self._over([state], keep.max_bytes))
-        if retention.max_bytes is not None:
-            every = [state.value for state in TaskState]
-            await self._drop(tally, told, _ENDS, _I64, await self._over(every, retention.max_bytes))
-        logs = retention.logs
-        if logs.ttl_s is not None:
-            await self._drop_logs(tally, told, now - int(logs.ttl_s * 1_000_000), None)
-        if logs.max_bytes is not None:
-            ((size,),) = await self._link.query(self._sql.log_size)
-            await self._drop_logs(tally, told, _I64, int(size) - logs.max_bytes)
-        await self._drop_messages(tally, told, now)
-        await self._link.query(self._sql.drop_letters)
-        return tally.pruned()
-
-    async def _over(self, states: builtins.list[str], limit: int) -> int:
-        """By how many bytes the tasks of these states are over a limit."""
-        ((size,),) = await self._link.query(self._sql.size_of, (states,))
-        return int(size) - limit
-
-    async def _steps(
-        self,
-        tally: Tally,
-        told: Callable[[Pruned], object] | None,
-        step: Callable[[Connection], Awaitable[bool]],
-    ) -> None:
-        """Drop some at a time, each time in a transaction, until there is no more to drop."""
-
-        async def one(connection: Connection) -> bool:
-            async with connection.transaction():
-                return await step(connection)
-
-        while await self._link.use(one):
-            if told is not None:
-                told(tally.pruned())
-
-    async def _drop(
-        self,
-        tally: Tally,
-        told: Callable[[Pruned], object] | None,
-        states: builtins.list[str],
-        before: int,
-        enough: int | None,
-    ) -> None:
-        """Drop ended tasks, the oldest first: those from before `before`, or as many as hold `enough` bytes."""
-        left = enough
-
-        async def step(connection: Connection) -> bool:
-            nonlocal left
-            if left is not None and left <= 0:
-                return False
-            rows = await fetch(connection, self._sql.oldest, (states, before, _PRUNE_ROWS))
-            chosen = []
-            for number, state, size in rows:
-                if left is not None and left <= 0:
-                    break
-                chosen.append((number, state, int(size)))
-                left = None if left is None else left - int(size)
-            if not chosen:
-                return False
-            await fetch(connection, self._sql.drop_tasks, {"numbers": [number for number, _, _ in chosen]})
-            for _, state, size in chosen:
-                tally.task(TaskState(state), size)
-            return True
-
-        await self._steps(tally, told, step)
-
-    async def _drop_logs(
-        self, tally: Tally, told: Callable[[Pruned], object] | None, before: int, enough: int | None
-    ) -> None:
-        """Drop logs of ended tasks, as `_drop` does."""
-        left = enough
-
-        async def step(connection: Connection) -> bool:
-            nonlocal left
-            if left is not None and left <= 0:
-                return False
-            numbers = []
-            freed = 0
-            for number, size in await fetch(connection, self._sql.oldest_logs, (before, _PRUNE_ROWS)):
-                if left is not None and left <= 0:
-                    break
-                numbers.append(number)
-                freed += int(size)
-                left = None if left is None else left - int(size)
-            if not numbers:
-                return False
-            await fetch(connection, self._sql.drop_logs, (numbers,))
-            tally.logs += len(numbers)
-            tally.bytes += freed
-            return True
-
-        await self._steps(tally, told, step)
-
-    async def _drop_messages(self, tally: Tally, told: Callable[[Pruned], object] | None, now: int) -> None:
-        keep = self.retention.messages
-        before = -1 if keep.ttl_s is None else now - int(keep.ttl_s * 1_000_000)
-        over = 0
-        if keep.max_bytes is not None:
-            ((size,),) = await self._link.query(self._sql.messages_size)
-            over = int(size) - keep.max_bytes
-
-        async def step(connection: Connection) -> bool:
-            nonlocal over
-            keys = []
-            freed = 0
-            for key, at, size in await fetch(connection, self._sql.oldest_messages, (_PRUNE_ROWS,)):
-                if at >= before and over <= 0:
-                    break
-                keys.append(key)
-                freed += int(size)
-                over -= int(size)
-            if not keys:
-                return False
-            await fetch(connection, self._sql.drop_messages, (keys,))
-            tally.messages += len(keys)
-            tally.bytes += freed
-            return True
-
-        await self._steps(tally, told, step)
+        await self._writer.all_written()
+        return await Pruning(self._link, self._sql, told).run(self.retention, now)
 
     async def stats(self) -> Stats:
         states = {TaskState(state): int(count) for state, count in await self._link.query(self._sql.states)}
@@ -374,15 +264,18 @@ class PostgresStore:
     async def tasks(self) -> AsyncIterator[StoredTask]:
         last = (-1, -1)
         given: set[int] = set()  # one that changes while this goes on would be met again
-        while rows := await self._link.query(self._sql.after, (*last, _PAGE_TASKS)):
-            for number, *row in rows:
-                record = _record(tuple(row))
-                last = (record.updated, number)
-                if number in given:
-                    continue
-                given.add(number)
-                events = await self.events(record.scope, record.task_id, 0) or []
-                yield StoredTask(record, [pair for pair in events if pair[0] <= record.version])
+        while found := await self._link.query(self._sql.numbers, (*last, _PAGE_NUMBERS)):
+            last = found[-1]
+            numbers = [number for _, number in found if number not in given]
+            given.update(numbers)
+            for at in range(0, len(numbers), _PAGE_TASKS):
+                page = numbers[at : at + _PAGE_TASKS]
+                rows = {row[0]: row[1:] for row in await self._link.query(self._sql.numbered, (page,))}
+                for number in page:
+                    if number in rows:  # not dropped meanwhile
+                        record = _record(rows[number])
+                        events = await self.events(record.scope, record.task_id, 0) or []
+                        yield StoredTask(record, [pair for pair in events if pair[0] <= record.version])
 
     async def put(self, tasks: Sequence[StoredTask]) -> int:
         async def put(connection: Connection) -> int:
@@ -428,11 +321,14 @@ def _record(row: tuple[Any, ...]) -> Record:
     )
 
 
-def _events(rows: Sequence[tuple[Any, ...]], after: int) -> builtins.list[tuple[int, Event]]:
-    """Rows of the log as events behind `after`."""
+def _events(rows: Sequence[tuple[Any, ...]], after: int) -> builtins.list[tuple[int, Event]] | None:
+    """Rows of the log, each with the task's version, as events behind `after`."""
+    if not rows or (rows[0][1] is None and rows[0][0] > after):
+        return None
     return [
         (number, Event(json=line))
-        for first, body in rows
+        for _, first, body in rows
+        if first is not None
         for number, line in enumerate(body.split(b"\n"), first)
         if number > after
     ]

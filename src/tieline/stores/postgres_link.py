@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from tieline.stores.patience import Patience, said
 
 try:
     import psycopg
+    from psycopg.conninfo import conninfo_to_dict
 except ImportError as error:  # pragma: no cover
     raise ImportError("A PostgreSQL store needs psycopg: pip install 'tieline[postgres]'") from error
 
-__all__ = ["Connection", "Link", "fetch", "passes", "quietly_closed", "read_url"]
+__all__ = ["Connection", "Link", "fetch", "limited", "quietly_closed", "read_url"]
 
 log = logging.getLogger("tieline.stores")
 
@@ -27,17 +31,43 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _READERS: Final = 4
 # The server is going, not there yet, or full of connections; two transactions were in each other's way.
 _PASSING: Final = frozenset(("57P01", "57P02", "57P03", "57P05", "53300", "40001", "40P01", "55P03", "25P03"))
+# What a server says for good when it is connected to; libpq gives these no code.
+_REFUSED: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
+_HELP: Final = {
+    "25006": "The server takes no writes: is it a standby, or default_transaction_read_only on?",
+    "53100": "The disk of the server is full.",
+}
+_DEFAULTS: Final = {  # what the URL does not say
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "application_name": "tieline",
+}
 
 
-def read_url(url: str) -> tuple[str, str]:
-    """What libpq takes of a URL, and the schema that it names. Raises ValueError."""
-    parts = urlsplit(url)
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    schema = next((value for name, value in pairs if name == "schema"), "tieline")
+def read_url(url: str, shown: str) -> tuple[dict[str, Any], str]:
+    """What libpq takes of a URL, and the schema that it names. Raises ValueError, which calls the URL `shown`."""
+    address, _, query = url.partition("?")
+    schema, rest = "tieline", []
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        if name == "schema":
+            schema = unquote(value)
+        else:
+            rest.append(pair)
     if not _NAME.fullmatch(schema):
         raise ValueError(f"schema={schema!r}: give a name of at most 40 small letters, digits and _")
-    rest = urlencode([pair for pair in pairs if pair[0] != "schema"])
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, rest, "")), schema
+    try:
+        options = conninfo_to_dict(address + "?" + "&".join(rest))
+    except psycopg.ProgrammingError:  # whose sentence may hold the password
+        raise ValueError(
+            f"{shown} is not an address that PostgreSQL takes: postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME,"
+            " with % before what is special in a name or password (%40 is @)"
+        ) from None
+    return {**_DEFAULTS, **options}, schema
 
 
 def passes(error: BaseException) -> bool:
@@ -46,37 +76,60 @@ def passes(error: BaseException) -> bool:
         return False
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         state = error.sqlstate
-        return state is None or state in _PASSING or state.startswith("08")
+        if state is None:
+            return not any(words in str(error) for words in _REFUSED)
+        return state in _PASSING or state.startswith("08")
     return isinstance(error, OSError) or (isinstance(error, psycopg.Error) and error.sqlstate in _PASSING)
+
+
+def explained(error: BaseException) -> str:
+    """An error as one line, with what it means where that helps."""
+    meaning = _HELP.get(error.sqlstate or "") if isinstance(error, psycopg.Error) else None
+    return said(error) if meaning is None else f"{said(error)}. {meaning}"
+
+
+@asynccontextmanager
+async def limited(connection: Connection, limit_s: float) -> AsyncIterator[None]:
+    """Give what is done on a connection so many seconds; then it is cut, and TimeoutError is raised.
+
+    The driver, cancelled, would ask the server to stop the statement and wait for that: a server that stands still
+    answers neither.
+    """
+    over = False
+
+    def cut() -> None:
+        nonlocal over
+        over = True
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    timer = asyncio.get_running_loop().call_later(limit_s, cut)
+    try:
+        yield
+    except (psycopg.Error, OSError) as error:
+        if over:
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
 
 
 class Link:
     """The connections of one store: one that writes, and a few for everything else, opened when they are needed."""
 
-    def __init__(self, url: str, shown: str, patience_s: float, limit_s: float) -> None:
-        self._url = url
+    def __init__(self, options: dict[str, Any], shown: str, patience_s: float, limit_s: float) -> None:
+        self._options = options
         self.shown = shown  # the URL without its password
-        self.patience = Patience(shown, patience_s, (psycopg.Error, OSError, TimeoutError), passes)
+        self.patience = Patience(shown, patience_s, (psycopg.Error, OSError, TimeoutError), passes, explained)
         self.limit_s = limit_s
         self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(_READERS)
         self._closed = False
 
     async def connect(self) -> Connection:
-        """Open a connection of its own. Raises psycopg.Error, TimeoutError."""
+        """Open a connection of its own. Raises psycopg.Error, OSError, TimeoutError."""
         async with asyncio.timeout(self.limit_s):
-            return await psycopg.AsyncConnection.connect(
-                self._url,
-                autocommit=True,
-                connect_timeout=5,
-                keepalives=1,
-                keepalives_idle=10,
-                keepalives_interval=5,
-                keepalives_count=3,
-                tcp_user_timeout=15_000,
-                application_name="tieline",
-                prepare_threshold=1,
-            )
+            return await psycopg.AsyncConnection.connect(autocommit=True, prepare_threshold=1, **self._options)
 
     async def query(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement that may be repeated. Raises StoreError."""
@@ -88,24 +141,25 @@ class Link:
 
     async def once(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something on a connection. Raises psycopg.Error, OSError, TimeoutError."""
-        async with self._room:
+        async with asyncio.timeout(self.limit_s):  # behind others, who may all wait in vain
+            await self._room.acquire()
+        try:
             connection = self._idle.pop() if self._idle else await self.connect()
             try:
-                async with asyncio.timeout(self.limit_s):
+                async with limited(connection, self.limit_s):
                     result = await work(connection)
             except BaseException as error:
+                await quietly_closed(connection)
                 if passes(error):
                     await self._drop_idle()  # what is over for one is over for all
-                if connection.broken or not isinstance(error, psycopg.Error) or passes(error):
-                    await quietly_closed(connection)
-                else:
-                    self._idle.append(connection)
                 raise
             if self._closed:
                 await quietly_closed(connection)
             else:
                 self._idle.append(connection)
             return result
+        finally:
+            self._room.release()
 
     async def _drop_idle(self) -> None:
         idle, self._idle = self._idle, []

@@ -12,15 +12,16 @@ import binascii
 import contextlib
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import groupby
 from typing import Any, Final
 
 import psycopg
 
 from tieline.stores.base import StoreError
 from tieline.stores.patience import said
-from tieline.stores.postgres_link import Connection, Link, fetch, quietly_closed
+from tieline.stores.postgres_link import Connection, Link, fetch, limited, quietly_closed
 from tieline.stores.postgres_schema import Statements
 
 __all__ = ["Post"]
@@ -28,7 +29,9 @@ __all__ = ["Post"]
 log = logging.getLogger("tieline.stores")
 
 _PAYLOAD_BYTES: Final = 5700  # of letters: base64 makes 7,600 of them
-_PAUSE_S: Final = 0.2
+_PORTION: Final = 300  # large letters whose numbers, of up to 19 digits, go in one notification
+_PORTION_BYTES: Final = 16 * 1024 * 1024
+_PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0)
 _LOOK_S: Final = 10.0  # a connection that is quiet for so long is asked whether it is there
 
 
@@ -54,7 +57,7 @@ class Post:
     async def open(self) -> None:
         """Begin to listen. Raises StoreError."""
         if self._listening is None:
-            connection = await self._link.use(lambda _: self._subscribed())
+            connection = await self._link.patience.retried(lambda attempt: self._subscribed())
             self._listening = asyncio.ensure_future(self._listen(connection))
 
     async def close(self) -> None:
@@ -98,20 +101,24 @@ class Post:
         channels: list[str] = []
         payloads: list[str] = []
         for replica, letters in outbox.items():
-            channel = _channel(self._schema, replica)
-            large = [letter for letter in letters if len(letter) > _PAYLOAD_BYTES]
-            if large:
-                rows = await fetch(connection, self._sql.put_letters, (replica, large))
-                payloads.append("@" + ",".join(str(row[0]) for row in rows))
-                channels.append(channel)
-            for payload in _payloads(letter for letter in letters if len(letter) <= _PAYLOAD_BYTES):
-                payloads.append(payload)
-                channels.append(channel)
+            for large, some in groupby(letters, lambda letter: len(letter) > _PAYLOAD_BYTES):
+                if large:
+                    made = [await self._put(connection, replica, part) for part in _portions(some)]
+                else:
+                    made = _payloads(some)
+                payloads += made
+                channels += [_channel(self._schema, replica)] * len(made)
         await fetch(
             connection,
-            "SELECT count(pg_notify(channel, payload)) FROM unnest(%b::text[], %b::text[]) AS n(channel, payload)",
+            "SELECT count(pg_notify(channel, payload)), set_config('synchronous_commit', 'off', true)"
+            " FROM unnest(%b::text[], %b::text[]) AS n(channel, payload)",
             (channels, payloads),
         )
+
+    async def _put(self, connection: Connection, replica: str, letters: list[bytes]) -> str:
+        """Put letters into their table; returns the payload that tells of them."""
+        rows = await fetch(connection, self._sql.put_letters, (replica, letters))
+        return "@" + ",".join([str(row[0]) for row in rows])
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -119,7 +126,8 @@ class Post:
         """A connection on which this replica's letters arrive."""
         connection = await self._link.connect()
         try:
-            await connection.execute(f'LISTEN "{_channel(self._schema, self._replica)}"'.encode())
+            async with limited(connection, self._link.limit_s):
+                await connection.execute(f'LISTEN "{_channel(self._schema, self._replica)}"'.encode())
         except BaseException:
             await quietly_closed(connection)
             raise
@@ -127,23 +135,28 @@ class Post:
 
     async def _listen(self, connection: Connection | None) -> None:
         """Hear for as long as this store is open."""
+        failed = 0  # how often in a row
         try:
             while True:
                 try:
                     if connection is None:
                         connection = await self._subscribed()
-                        self._gap()
+                        log.info("%s tells of letters again", self._link.shown)
+                        _call(self._gap)
+                    failed = 0
                     while True:
                         async for notice in connection.notifies(timeout=_LOOK_S):
                             await self._take(notice.payload)
-                        async with asyncio.timeout(self._link.limit_s):
+                        async with limited(connection, self._link.limit_s):
                             await connection.execute("SELECT 1")
                 except (psycopg.Error, OSError, TimeoutError, StoreError) as error:
-                    log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))
+                    if not failed:
+                        log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))
                     if connection is not None:
                         await quietly_closed(connection)
                     connection = None
-                    await asyncio.sleep(_PAUSE_S)
+                    await asyncio.sleep(_PAUSES_S[min(failed, len(_PAUSES_S) - 1)])
+                    failed += 1
         finally:
             if connection is not None:
                 with contextlib.suppress(asyncio.CancelledError):
@@ -154,20 +167,40 @@ class Post:
             numbers = [int(number) for number in payload[1:].split(",")]
             rows = await self._link.query(self._sql.take_letters, (numbers,))
             letters = [body for _, body in sorted(rows)]
+            if len(letters) < len(numbers):  # taken with an answer that was lost, or too late
+                _call(self._gap)
         else:
             letters = _letters(payload)
         for letter in letters:
-            try:
-                self._heard(letter)
-            except Exception:  # who hears must not stop the others from hearing
-                log.exception("a letter could not be taken")
+            _call(self._heard, letter)
+
+
+def _call(told: Callable[..., object], *letter: bytes) -> None:
+    """Tell; who is told must not stop the others from hearing."""
+    try:
+        told(*letter)
+    except Exception:
+        log.exception("a letter could not be taken")
+
+
+def _portions(letters: Iterable[bytes]) -> list[list[bytes]]:
+    """Large letters, as many together as go in one statement, and their numbers in one notification."""
+    portions: list[list[bytes]] = []
+    room = 0
+    for letter in letters:
+        if not portions or len(letter) > room or len(portions[-1]) >= _PORTION:
+            portions.append([])
+            room = _PORTION_BYTES
+        portions[-1].append(letter)
+        room -= len(letter)
+    return portions
 
 
 def _channel(schema: str, replica: str) -> str:
     return "tieline_" + blake2b(f"{schema} {replica}".encode(), digest_size=16).hexdigest()
 
 
-def _payloads(letters: Any) -> list[str]:
+def _payloads(letters: Iterable[bytes]) -> list[str]:
     """Letters as few payloads: each letter with its length before it."""
     packed: list[bytearray] = []
     for letter in letters:

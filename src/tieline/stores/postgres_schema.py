@@ -8,7 +8,8 @@ __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "Statements"]
 
 MIGRATIONS: Final[tuple[str, ...]] = (
     # Keys of callers' (scope, id, context) are bytes of any length: digests of them are what is looked up by.
-    # What changes with every chunk of a stream (version, mark) is in no index, so that the row is updated in place.
+    # What changes with every chunk of a stream (version, mark) is in no index, so that the row is updated in place,
+    # and stands last: what is the same before it is not logged once more.
     """
 CREATE TABLE {s}.tasks(
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -18,12 +19,12 @@ CREATE TABLE {s}.tasks(
     scope bytea NOT NULL,
     id bytea NOT NULL,
     context bytea NOT NULL,
-    state text NOT NULL,
-    updated bigint NOT NULL,
-    version bigint NOT NULL,
     snapshot bytea NOT NULL,
     snapshot_version bigint NOT NULL,
     owner text,
+    state text NOT NULL,
+    updated bigint NOT NULL,
+    version bigint NOT NULL,
     mark bytea
 ) WITH (fillfactor = 70);
 ALTER TABLE {s}.tasks ALTER COLUMN snapshot SET STORAGE EXTERNAL;
@@ -70,7 +71,8 @@ class Statements:
 
     def __init__(self, schema: str) -> None:
         s = self._schema = f'"{schema}"'
-        self.make_schema = f"CREATE SCHEMA IF NOT EXISTS {s}"
+        self.has_schema = f"SELECT to_regnamespace('{s}') IS NOT NULL"
+        self.make_schema = f"CREATE SCHEMA {s}"
         self.make_meta = f"CREATE TABLE IF NOT EXISTS {s}.meta(version integer NOT NULL)"
         self.version = f"SELECT max(version) FROM {s}.meta"
         self.set_version = f"INSERT INTO {s}.meta VALUES(%s)"
@@ -82,18 +84,20 @@ WITH a AS (
     SELECT * FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::text[],
                          %b::int8[], %b::int8[], %b::int8[], %b::bytea[], %b::bytea[])
     AS a(key, scope_key, context_key, scope, id, context, state, updated, after, version, snapshot, body)
+), r AS (
+    SELECT unnest(%b::bytea[]) AS key
 ), made AS (
     INSERT INTO {s}.tasks(key, scope_key, context_key, scope, id, context, state, updated, version, snapshot,
                           snapshot_version, owner, mark)
     SELECT key, scope_key, context_key, scope, id, context, state, updated, version, snapshot, version,
-           CASE WHEN state IN {_ENDED} THEN NULL ELSE %b END, %b
+           CASE WHEN state IN {_ENDED} OR key IN (SELECT key FROM r) THEN NULL ELSE %b END, %b
     FROM a WHERE after = 0
     ON CONFLICT (key) DO NOTHING RETURNING number, key
 ), changed AS (
     UPDATE {s}.tasks t SET
         state = a.state, updated = a.updated, version = a.version, snapshot = coalesce(a.snapshot, t.snapshot),
         snapshot_version = CASE WHEN a.snapshot IS NULL THEN t.snapshot_version ELSE a.version END,
-        owner = CASE WHEN a.state IN {_ENDED} THEN NULL ELSE t.owner END, mark = %b
+        owner = CASE WHEN a.state IN {_ENDED} OR a.key IN (SELECT key FROM r) THEN NULL ELSE t.owner END, mark = %b
     FROM a WHERE a.after > 0 AND t.key = a.key AND t.version = a.after AND t.owner = %b
     RETURNING t.number, t.key
 ), done AS (
@@ -102,15 +106,16 @@ WITH a AS (
     INSERT INTO {s}.log SELECT done.number, a.version, a.after + 1, a.body
     FROM done JOIN a USING (key) WHERE a.version > a.after
 ), heard AS (
-    INSERT INTO {s}.messages(key, task, replica, at)
-    SELECT key, task, %b, at FROM unnest(%b::bytea[], %b::bytea[], %b::int8[]) AS h(key, task, at)
+    INSERT INTO {s}.messages(key, task, replica, at, reply)
+    SELECT key, task, %b, at, reply FROM unnest(%b::bytea[], %b::bytea[], %b::int8[], %b::bytea[])
+    AS h(key, task, at, reply)
     ON CONFLICT (key) DO NOTHING RETURNING key
 ), replied AS (
-    UPDATE {s}.messages m SET reply = r.reply
-    FROM unnest(%b::bytea[], %b::bytea[]) AS r(key, reply) WHERE m.key = r.key
+    UPDATE {s}.messages m SET reply = n.reply
+    FROM unnest(%b::bytea[], %b::bytea[]) AS n(key, reply) WHERE m.key = n.key
 ), released AS (
     UPDATE {s}.tasks t SET owner = NULL
-    FROM unnest(%b::bytea[]) AS r(key) WHERE t.key = r.key AND t.owner = %b
+    FROM r WHERE t.key = r.key AND t.owner = %b AND r.key NOT IN (SELECT key FROM done)
 )
 SELECT array(SELECT key FROM done), array(SELECT key FROM heard)
 """
@@ -120,8 +125,8 @@ SELECT array(SELECT key FROM done), array(SELECT key FROM heard)
         self.newest = f"SELECT coalesce(max(updated), 0) FROM {s}.tasks"
         self.get = f"SELECT {_COLUMNS} FROM {s}.tasks WHERE key = %b"
         self.events = (
-            f"SELECT first, body FROM {s}.log WHERE task = (SELECT number FROM {s}.tasks WHERE key = %b)"
-            " AND last > %b ORDER BY last"
+            f"SELECT t.version, l.first, l.body FROM {s}.tasks t LEFT JOIN {s}.log l ON l.task = t.number"
+            " AND l.last > %b WHERE t.key = %b ORDER BY l.last"
         )
         self.take = f"""
 UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
@@ -131,10 +136,13 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
 ) RETURNING {_COLUMNS}"""
         self.taken = f"SELECT {_COLUMNS} FROM {s}.tasks WHERE state IN {_AT_WORK} AND mark = %(mark)b"
         self.claim = (
-            f"UPDATE {s}.tasks SET owner = %b WHERE key = %b AND owner IS NOT DISTINCT FROM %b"
-            f" AND state NOT IN {_ENDED} RETURNING {_COLUMNS}"
+            f"UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE key = %(key)b"
+            f" AND owner IS NOT DISTINCT FROM %(owner)b AND state NOT IN {_ENDED} RETURNING {_COLUMNS}"
         )
-        self.claim_message = f"UPDATE {s}.messages SET replica = %b WHERE key = %b AND replica = %b RETURNING 1"
+        self.claimed = f"SELECT {_COLUMNS} FROM {s}.tasks WHERE key = %(key)b AND mark = %(mark)b"
+        self.claim_message = (
+            f"UPDATE {s}.messages SET replica = %b WHERE key = %b AND replica = ANY(%b::text[]) RETURNING 1"
+        )
         self.beat = (
             f"WITH mine AS (INSERT INTO {s}.replicas VALUES(%b, 1) ON CONFLICT (id)"
             " DO UPDATE SET beats = replicas.beats + 1 RETURNING id, beats)"
@@ -155,8 +163,8 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
             " AND updated < %b ORDER BY updated LIMIT %b FOR UPDATE SKIP LOCKED"
         )
         self.drop_tasks = (
-            f"WITH gone AS (DELETE FROM {s}.log WHERE task = ANY(%(numbers)b::int8[]))"
-            f" DELETE FROM {s}.tasks WHERE number = ANY(%(numbers)b::int8[])"
+            f"WITH gone AS (DELETE FROM {s}.log WHERE task = ANY(%(keys)b::int8[]))"
+            f" DELETE FROM {s}.tasks WHERE number = ANY(%(keys)b::int8[])"
         )
         self.size_of = f"SELECT coalesce(sum({size}), 0) FROM {s}.tasks WHERE state = ANY(%b::text[])"
         self.log_size = (
@@ -168,13 +176,13 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
             f" WHERE state IN {_ENDED} AND updated < %b AND EXISTS (SELECT 1 FROM {s}.log WHERE task = number)"
             " ORDER BY updated LIMIT %b FOR UPDATE SKIP LOCKED"
         )
-        self.drop_logs = f"DELETE FROM {s}.log WHERE task = ANY(%b::int8[])"
+        self.drop_logs = f"DELETE FROM {s}.log WHERE task = ANY(%(keys)b::int8[])"
         outcome = f"({_OUTCOME_BYTES} + coalesce(octet_length(reply), 0))"
         self.messages_size = f"SELECT coalesce(sum({outcome}), 0) FROM {s}.messages"
         self.oldest_messages = (
-            f"SELECT key, at, {outcome} FROM {s}.messages ORDER BY at LIMIT %b FOR UPDATE SKIP LOCKED"
+            f"SELECT key, {outcome} FROM {s}.messages WHERE at < %b ORDER BY at LIMIT %b FOR UPDATE SKIP LOCKED"
         )
-        self.drop_messages = f"DELETE FROM {s}.messages WHERE key = ANY(%b::bytea[])"
+        self.drop_messages = f"DELETE FROM {s}.messages WHERE key = ANY(%(keys)b::bytea[])"
 
         self.states = f"SELECT state, count(*) FROM {s}.tasks GROUP BY state"
         self.counts = (
@@ -183,10 +191,11 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
             f" pg_total_relation_size('{s}.tasks') + pg_total_relation_size('{s}.log')"
             f" + pg_total_relation_size('{s}.messages')"
         )
-        self.after = (
-            f"SELECT number, {_COLUMNS} FROM {s}.tasks WHERE (updated, number) > (%b, %b)"
+        self.numbers = (
+            f"SELECT updated, number FROM {s}.tasks WHERE (updated, number) > (%b, %b)"
             " ORDER BY updated, number LIMIT %b"
         )
+        self.numbered = f"SELECT number, {_COLUMNS} FROM {s}.tasks WHERE number = ANY(%b::int8[])"
         self.put_task = (
             f"INSERT INTO {s}.tasks(key, scope_key, context_key, scope, id, context, state, updated, version, snapshot,"
             " snapshot_version) VALUES(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"

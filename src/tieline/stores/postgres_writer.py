@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import psycopg
@@ -11,7 +10,7 @@ from psycopg.types.numeric import Int8
 from tieline.stores.base import Append, Outcome
 from tieline.stores.bytekeys import digest, packed, unpacked
 from tieline.stores.group import Group, GroupWriter, Key
-from tieline.stores.postgres_link import Connection, Link, fetch, quietly_closed
+from tieline.stores.postgres_link import Connection, Link, fetch, limited, quietly_closed
 from tieline.stores.postgres_schema import Statements
 
 __all__ = ["PostgresWriter"]
@@ -41,7 +40,7 @@ class PostgresWriter(GroupWriter):
         if connection is None or connection.closed:
             connection = self._connection = await self._link.connect()
         try:
-            async with asyncio.timeout(self._link.limit_s):
+            async with limited(connection, self._link.limit_s):
                 return await self._write_once(connection, group, attempt)
         except BaseException:
             self._connection = None
@@ -60,13 +59,14 @@ class PostgresWriter(GroupWriter):
             self._sql.write,
             (
                 *_columns(list(keys), list(group.appends.values())),
+                [digest(packed(scope), packed(task_id)) for scope, task_id in group.released],
                 *(me, mark, mark, me, me),
                 messages,
                 [packed(group.heard[key][0]) for key in messages],
                 [Int8(group.heard[key][1]) for key in messages],
+                [group.replied.get(key) for key in messages],  # heard and answered in one turn
                 list(group.replied),
                 list(group.replied.values()),
-                [digest(packed(scope), packed(task_id)) for scope, task_id in group.released],
                 me,
             ),
         )

@@ -153,11 +153,12 @@ class RedisStore:
         return self._writer.append(append)
 
     async def get(self, scope: str, task_id: str) -> Record | None:
-        await self._writer.when_released(scope, task_id)
+        await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
         return _record(await self._link.call("HMGET", self._link.key("t:", task), *FIELDS))
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+        await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
         return await self._events(task, after)
 
@@ -248,7 +249,7 @@ class RedisStore:
 
     async def claim(self, scope: str, task_id: str, owner: str) -> Record | None:
         """See SharedStore."""
-        await self._writer.when_released(scope, task_id)
+        await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
         row = await self._link.run("claim", task, self.replica, owner)
         return _record(row) if row else None
@@ -269,6 +270,7 @@ class RedisStore:
 
     async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
         retention, tally = self.retention, Tally()
+        await self._writer.all_written()
         for state in _ENDS:
             keep = retention.states.get(TaskState(state)) or Keep(retention.ttl_s)
             if keep.ttl_s is not None:
