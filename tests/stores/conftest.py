@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import psycopg
 import pytest
 
 from tests.databases import postgres_server, redis_server
-from tieline.stores.base import Retention, Store
+from tieline.stores.base import Retention, SharedStore, Store
 from tieline.stores.memory import MemoryStore
 from tieline.stores.postgres import PostgresStore
 from tieline.stores.redis import RedisStore
@@ -65,7 +65,7 @@ async def _ready(store: PostgresStore, schema: str) -> None:
 
 
 class Place:
-    """Makes the stores of one test; `again` gives the one before once more, as after a restart."""
+    """Makes the stores of one test; `reopened` gives the one before once more, as after a restart."""
 
     def __init__(self, backend: Backend, folder: Path) -> None:
         self.durable = backend.durable
@@ -82,18 +82,45 @@ class Place:
         """The store that was made last, by another object. Only of durable backends."""
         return self._open(retention, new=False)
 
-    @asynccontextmanager
-    async def _open(self, retention: Retention, *, new: bool) -> AsyncIterator[Store]:
+    def made(self, retention: Retention = FOR_EVER) -> Store:
+        """A store as `reopened` gives it, not open yet."""
         folder = self._folder / str(self._used)
         folder.mkdir(exist_ok=True)
-        store = self._make(folder, retention)
+        return self._make(folder, retention)
+
+    @asynccontextmanager
+    async def _open(self, retention: Retention, *, new: bool) -> AsyncIterator[Store]:
+        store = self.made(retention)
         if new and isinstance(store, PostgresStore):
-            await _ready(store, _schema(folder))
+            await _ready(store, _schema(self._folder / str(self._used)))
         await store.open()
         try:
             yield store
         finally:
             await store.close()
+
+
+class SharedPlace:
+    """Makes the replicas of one test."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @asynccontextmanager
+    async def first(self, retention: Retention = FOR_EVER) -> AsyncIterator[SharedStore]:
+        """A replica of a new, empty store, open."""
+        async with self._place.opened(retention) as store:
+            yield cast(SharedStore, store)
+
+    @asynccontextmanager
+    async def another(self, retention: Retention = FOR_EVER) -> AsyncIterator[SharedStore]:
+        """A further replica of the store that was made last, open."""
+        async with self._place.reopened(retention) as store:
+            yield cast(SharedStore, store)
+
+    def made(self) -> SharedStore:
+        """Such a replica, not open yet."""
+        return cast(SharedStore, self._place.made())
 
 
 @pytest.fixture(params=BACKENDS)
@@ -107,6 +134,5 @@ def durable_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture(params=SHARED)
-def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Where `reopened` gives another replica of the store that was opened last."""
-    return Place(BACKENDS[request.param], tmp_path)
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> SharedPlace:
+    return SharedPlace(Place(BACKENDS[request.param], tmp_path))
