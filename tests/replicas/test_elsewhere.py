@@ -123,6 +123,7 @@ async def test_an_answer_over_another_replica_reaches_the_agent_that_asked(datab
         assert asked.state is TaskState.INPUT_REQUIRED
         assert asked.status.message is not None
         assert asked.status.message.text == "Ada, and who else?"
+        assert asked == await task_of(here[0], task.id)
         events = await events_of(await here[2].send_streaming_message(send("Bob", task=task.id), CALLER))
         assert isinstance(events[0], Task)
         assert text_of(events[0]) + chunks(events) == "Ada and Bob"
@@ -195,4 +196,5 @@ async def test_a_message_is_heard_once_whichever_replicas_it_is_sent_to(database
             told = (await here[one].send_message(send("this", task=asked.id, id_="m-4"), CALLER)).value
             assert isinstance(told, Task)
             assert told.state is TaskState.COMPLETED
+            assert told == await task_of(here[2], asked.id)
         assert started == ["reply", "task", "ask", "this"]

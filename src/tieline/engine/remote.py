@@ -86,10 +86,8 @@ class Remote(TaskLog):
         """There may be events that are not known here: read them."""
         self.heard_at = self.loop.time()
         self._wanted += 1
-        if self._reader is None and not self.closed:
+        if self._reader is None and self.broken is None:
             self._reader = asyncio.ensure_future(self._read())
-        elif self._reader is None:
-            self._read_up_to = self._wanted
 
     def look(self) -> None:
         """Find out who is at work on it now, and what there is of it."""
@@ -153,9 +151,10 @@ class Remote(TaskLog):
         task = await self.service.stored(record)
         if record.version < self.published:
             return  # an answer that is older than what is known
-        if record.version > self.published:  # the events between are not kept any more: go on behind them
-            self.base += record.version - self.published
-            self.published = record.version
+        if record.version > self.published:
+            gone = InternalError("What was said meanwhile is not kept any more. Read the task, or subscribe again.")
+            self._give_up(gone, gone)
+            return
         self._seat(task, record.version)
         if self.owner != record.owner:
             self.owner = record.owner

@@ -109,6 +109,8 @@ class Upkeep(Tasks):
                 try:
                     await self._adopt_one(record, await self.stored(record), STOPPED)
                 except InternalError as error:
+                    if self.replica is not None:
+                        continue  # it is tried again with what a failing store has left (`lost`)
                     words = f"task {record.task_id}, left at work earlier, cannot be ended: {error}"
                     raise StoreError(words) from error
             if self.replica is None:
