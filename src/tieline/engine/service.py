@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import cast
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -71,6 +72,8 @@ log = logging.getLogger("tieline.engine")
 _CLOSE_S = 2.0
 _ASK_S = 20.0
 
+T = TypeVar("T")
+
 
 class Service(Upkeep):
     """One agent's tasks: the eleven operations.
@@ -81,6 +84,7 @@ class Service(Upkeep):
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         super().__init__(agent, store, namespace=namespace, limits=limits)
         self._starting: asyncio.Task[None] | None = None
+        self._hearing: dict[tuple[str, str], asyncio.Future[None]] = {}  # messages that may be about to make a task
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -355,7 +359,7 @@ class Service(Upkeep):
         task_id = task_id or new_id()
         heard = self.store.hear(key, task_id, time.time_ns() // 1000)
         if isinstance(heard, asyncio.Future):
-            heard = await self._read(heard)
+            heard = await self._to_begin(scope, task_id, heard)
         if heard is not None:
             again = await self._heard_before(heard, key, scope)
             if again is not None:
@@ -430,6 +434,19 @@ class Service(Upkeep):
         run.references = references or run.references
         return after
 
+    async def _to_begin(self, scope: str, task_id: str, asking: Awaitable[T]) -> T:
+        """What the store says of a message that this replica may have to begin.
+
+        Whoever asks meanwhile what has come of it waits: there is no run yet, and there may be one the next moment.
+        """
+        answered = self._hearing[scope, task_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._read(asking)
+        finally:
+            if self._hearing.get((scope, task_id)) is answered:
+                del self._hearing[scope, task_id]
+            answered.set_result(None)
+
     async def _heard_before(
         self, heard: Outcome, key: bytes, scope: str
     ) -> tuple[TaskLog | Record | Event, int] | None:
@@ -452,7 +469,7 @@ class Service(Upkeep):
                 waited = True
                 with suppress(Gone):
                     await self.replica.ask(heard.replica, (scope, task_id), Wait(), limit_s=None)
-            elif await self._read(cast(SharedStore, self.store).claim_message(key, heard.replica)):
+            elif await self._to_begin(scope, task_id, cast(SharedStore, self.store).claim_message(key, heard.replica)):
                 return None
             else:
                 waited = False
@@ -488,6 +505,9 @@ class Service(Upkeep):
         after = 0
         try:
             if isinstance(what, Wait):
+                hearing = self._hearing.get((scope, task_id))
+                if hearing is not None:
+                    await asyncio.wait([hearing])
                 run = self._run(task_id, scope) or self._quiet_run(task_id, scope)
                 if run is not None:
                     await run.told()
