@@ -8,8 +8,9 @@ The text says what is wanted:
     hang ...     submitted, working, then nothing
     other        a task with one artifact, to completed
 
-STORE is "memory" (when unset) or "sqlite:PATH"; PORT is the port that the card names. With SQLITE_WAL set, the database
-syncs the disk as seldom as tieline's does. Without it, it is as the SDK leaves it: a journal, synced with each commit.
+STORE is "memory" (when unset), "sqlite:PATH", or "postgresql://..." without regard to what stands behind a "?"; PORT is
+the port that the card names. With SQLITE_WAL set, SQLite syncs the disk as seldom as tieline's does. Without it, it is
+as the SDK leaves it: a journal, synced with each commit.
 With GRPC_PORT set, gRPC is served there by the same process and event loop, as `tieline serve --grpc-port` does it.
 """
 
@@ -97,6 +98,10 @@ def task_store() -> TaskStore:
     from sqlalchemy import event
     from sqlalchemy.ext.asyncio import create_async_engine
 
+    if store.startswith("postgresql:"):
+        return DatabaseTaskStore(
+            create_async_engine("postgresql+asyncpg:" + store.removeprefix("postgresql:").partition("?")[0])
+        )
     engine = create_async_engine("sqlite+aiosqlite:///" + store.removeprefix("sqlite:"))
     if os.environ.get("SQLITE_WAL"):
 

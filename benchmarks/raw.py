@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Literal, Self
 
 DEADLINE_S = 120.0  # for any one exchange; the slowest here takes a few seconds
@@ -59,6 +60,21 @@ class Connection:
                 if not piece:
                     raise WrongAnswer(f"The stream ended before {text!r}: {seen[:400]!r}")
                 seen += piece
+
+    async def events(self, path: str, body: bytes) -> AsyncGenerator[tuple[float, dict[str, Any]], None]:
+        """Open a stream; give each event as it comes, with the time of the monotonic clock at which it came.
+
+        A server that tears an event into pieces gives none that can be read.
+        """
+        self._write("POST", path, body, "text/event-stream")
+        async with asyncio.timeout(DEADLINE_S):
+            await self._head()
+            while (line := await self._reader.readline()) != b"0\r\n":
+                came = time.monotonic()
+                if not line:
+                    raise WrongAnswer("The connection was closed in the middle of a stream.")
+                if line.startswith(b"data:"):
+                    yield came, _result(line[5:])
 
     def _write(self, method: str, path: str, body: bytes, accept: str) -> None:
         version = "A2A-Version: 1.0\r\n" if self.version == "1.0" else ""
@@ -115,6 +131,10 @@ def send(text: str, *, stream: bool = False, message_id: str | None = None, vers
 
 def get_task(task_id: str, version: Version = "1.0") -> bytes:
     return _request("GetTask" if version == "1.0" else "tasks/get", {"id": task_id})
+
+
+def subscribe(task_id: str) -> bytes:
+    return _request("SubscribeToTask", {"id": task_id})
 
 
 def _request(method: str, params: dict[str, Any]) -> bytes:

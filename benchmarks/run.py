@@ -19,8 +19,10 @@ from pathlib import Path
 from benchmarks.load import require_tools
 from benchmarks.raw import WrongAnswer
 from benchmarks.servers import CONTESTANTS, CannotRun, allow_many_files, take_cores
+from benchmarks.shared_stores import SHARED_WORKS
 from benchmarks.works import WORKS, Row, Settings, Work
 
+ALL_WORKS = (*WORKS, *SHARED_WORKS)
 HEADINGS = ("work", *CONTESTANTS, "of the floor", "times a2a-sdk", "bar")
 
 
@@ -64,7 +66,7 @@ class Line:
 
 
 def measure(works: Sequence[Work], settings: Settings, rounds: int) -> list[Line]:
-    """Take all rounds; say on stderr what is done."""
+    """Take all rounds; say on stderr what is done. A row that nothing could be measured for is left out."""
     taken: dict[str, list[dict[str, float]]] = {row.name: [] for work in works for row in work.rows}
     for number in range(1, rounds + 1):
         for work in works:
@@ -72,7 +74,7 @@ def measure(works: Sequence[Work], settings: Settings, rounds: int) -> list[Line
                 taken[name].append(figures)
                 shown = ", ".join(f"{contestant} {figure:,.3g}" for contestant, figure in figures.items())
                 print(f"round {number}/{rounds}  {name}: {shown}", file=sys.stderr, flush=True)
-    return [line(row, taken[row.name]) for work in works for row in work.rows]
+    return [line(row, taken[row.name]) for work in works for row in work.rows if any(taken[row.name])]
 
 
 def line(row: Row, rounds: Sequence[Mapping[str, float]]) -> Line:
@@ -140,7 +142,7 @@ def circumstances(settings: Settings, rounds: int) -> str:
 
 def main() -> int:
     """Return the exit code: 0, 1 below a bar with --check, 2 if it cannot run or an answer was wrong."""
-    names = [work.name for work in WORKS]
+    names = [work.name for work in ALL_WORKS]
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure tieline and print the table.")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--seconds", type=float, default=4, help="of load, for each figure (default 4)")
@@ -156,7 +158,7 @@ def main() -> int:
     if arguments.check and set(contestants) != set(CONTESTANTS):
         parser.error("--check needs all of --servers")
 
-    works = [work for work in WORKS if not arguments.only or work.name in arguments.only]
+    works = [work for work in ALL_WORKS if not arguments.only or work.name in arguments.only]
     try:
         require_tools()
         allow_many_files()

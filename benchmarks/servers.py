@@ -91,16 +91,17 @@ def serving(
     name: str,
     cores: Cores,
     *,
-    sqlite: bool = False,
+    store: str = "memory",
     grpc: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Start a contestant with an empty store; it answers when the block begins and is killed when it ends.
+    """Start a contestant; it answers when the block begins and is killed when it ends.
 
-    `grpc`: it serves gRPC beside HTTP.
+    `store`: "memory"; "sqlite" is a new file; else the URL of a database. `grpc`: it serves gRPC beside HTTP.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        store = f"sqlite:{folder}/tasks.db" if sqlite else "memory"
+        if store == "sqlite":
+            store = f"sqlite:{folder}/tasks.db"
         port, grpc_port = _free_ports(2)
         for_grpc = {"GRPC_PORT": str(grpc_port)} if grpc else {}
         with open(f"{folder}/log", "w+b") as log:

@@ -1,4 +1,6 @@
-"""The echo agent with tieline; its texts are those of official_sdk.py.
+"""The echo agent with tieline; its texts are those of official_sdk.py, and one more.
+
+    ticks N      N chunks, one every TICK_S, each of them what the monotonic clock shows as it is said
 
 tieline serve benchmarks/tieline_echo.py
 """
@@ -6,8 +8,11 @@ tieline serve benchmarks/tieline_echo.py
 from __future__ import annotations
 
 import asyncio
+import time
 
 from tieline import Message, Turn, agent
+
+TICK_S = 0.02
 
 
 @agent(name="Echo", description="Echoes.")
@@ -18,6 +23,12 @@ async def echo(turn: Turn) -> str | Message | None:
     if text.startswith("hang"):
         await turn.status()
         await asyncio.Event().wait()
+    if text.startswith("ticks"):
+        async with turn.artifact("clock") as out:
+            for _ in range(int(text.split()[1])):
+                await out.write(repr(time.monotonic()))
+                await asyncio.sleep(TICK_S)
+        return None
     if not text.startswith(("stream", "chunks")):
         return text
     chunks = int(text.split()[1]) if text.startswith("chunks") else 10

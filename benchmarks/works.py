@@ -31,7 +31,7 @@ class Row:
     """A line of the table, and the bars that tieline has to reach in it; None is no bar."""
 
     name: str
-    unit: Literal["/s", "ms", "µs", "KB", "ratio"]
+    unit: Literal["/s", "ms", "µs", "B", "KB", "ratio"]
     of_floor: float | None = None  # at least, as a part of the floor
     times_sdk: float | None = None  # at least, times better than a2a-sdk
     at_least: float | None = None  # in the unit
@@ -51,26 +51,26 @@ class Work:
 
 def _answers(kind: str, connections: int) -> Callable[[Settings], Figures]:
     def measure(settings: Settings) -> Figures:
-        return {kind: {name: _rate(name, kind, connections, settings) for name in settings.contestants}}
+        return {kind: {name: rate(name, kind, connections, settings) for name in settings.contestants}}
 
     return measure
 
 
-def _rate(
+def rate(
     name: str,
     kind: str,
     connections: int,
     settings: Settings,
     *,
-    sqlite: bool = False,
+    store: str = "memory",
     environment: Mapping[str, str] | None = None,
 ) -> float:
     """Answers a second. The server's own warm-up is its probe: a few requests, all checked in full."""
-    with serving(name, settings.cores, sqlite=sqlite, environment=environment) as server:
+    with serving(name, settings.cores, store=store, environment=environment) as server:
         body, want = asyncio.run(_probe(server, kind))
-        rate = load.wrk(server, body, want, connections=connections, seconds=settings.seconds, cores=settings.cores)
+        found = load.wrk(server, body, want, connections=connections, seconds=settings.seconds, cores=settings.cores)
         asyncio.run(_probe(server, kind))
-        return rate
+        return found
 
 
 async def _probe(server: Server, kind: str, version: raw.Version = "1.0") -> tuple[bytes, tuple[str, ...]]:
@@ -164,15 +164,15 @@ def _task_on_sqlite(settings: Settings) -> Figures:
     """As a2a-sdk's database comes, it syncs the disk with each commit; tieline's does not, nor does it in WAL mode."""
     figures: Figures = {TO_DATABASE: {}, TO_SAME: {}, TO_MEMORY: {}}
     if "a2a-sdk" in settings.contestants:
-        figures[TO_DATABASE]["a2a-sdk"] = _rate("a2a-sdk", "task", 64, settings, sqlite=True)
-        figures[TO_SAME]["a2a-sdk"] = _rate(
-            "a2a-sdk", "task", 64, settings, sqlite=True, environment={"SQLITE_WAL": "1"}
+        figures[TO_DATABASE]["a2a-sdk"] = rate("a2a-sdk", "task", 64, settings, store="sqlite")
+        figures[TO_SAME]["a2a-sdk"] = rate(
+            "a2a-sdk", "task", 64, settings, store="sqlite", environment={"SQLITE_WAL": "1"}
         )
-        figures[TO_MEMORY]["a2a-sdk"] = _rate("a2a-sdk", "task", 64, settings)
+        figures[TO_MEMORY]["a2a-sdk"] = rate("a2a-sdk", "task", 64, settings)
     if "tieline" in settings.contestants:
-        rate = _rate("tieline", "task", 64, settings, sqlite=True)
+        ours = rate("tieline", "task", 64, settings, store="sqlite")
         for row in figures.values():
-            row["tieline"] = rate
+            row["tieline"] = ours
     return figures
 
 
