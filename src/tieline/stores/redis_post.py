@@ -52,8 +52,10 @@ class Post:
         if self._sending is not None:
             await asyncio.wait([self._sending])
         if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
+            # A cancellation that comes together with an answer is lost within redis-py: it is said until it is heard.
+            while not self._listening.done():
+                self._listening.cancel()
+                await asyncio.wait([self._listening], timeout=_PAUSE_S)
             self._listening = None
             with contextlib.suppress(RedisError, OSError):
                 await self._client.aclose()
