@@ -164,7 +164,12 @@ class SQLiteStore:
 
     def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
         found = self._heard.get(key)
-        self._heard[key] = Outcome("" if found is None else found.task_id, reply)
+        if found is None:
+            rows = self._read("SELECT task FROM messages WHERE key=?", (key,))
+            if not rows:
+                return None
+            found = Outcome(rows[0][0])
+        self._heard[key] = Outcome(found.task_id, reply)
         return self._commit_soon()
 
     def _commit(self) -> None:
