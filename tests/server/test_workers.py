@@ -20,10 +20,14 @@ from tieline.stores.postgres import PostgresStore
 
 AGENT = """
 import os
+import time
+
 from tieline import Turn, agent
 
 @agent(name="Who", description="Says which process it is in.")
 async def who(turn: Turn):
+    if turn.text == "block":
+        time.sleep(9)
     if turn.text == "ask":
         name = await turn.ask("Who?")
         yield f"{name} in "
@@ -148,6 +152,18 @@ async def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         async with tieline.connect(here.url) as peer:
             assert int(await peer.ask("hello")) in here.workers()
+
+
+@linux
+@both
+@within(60)
+async def test_an_agent_that_blocks_its_process_for_longer_than_the_lease_does_not_cost_it_its_tasks(
+    tmp_path: Path, database: str
+) -> None:
+    async with serving(tmp_path, await store_url(database), "--workers", "2", "--lease", "5s") as here:
+        await here.ready()
+        async with tieline.connect(here.url) as peer:
+            assert int(await peer.ask("block")) in here.workers()
 
 
 @linux

@@ -274,6 +274,10 @@ class SharedStore(Store, Protocol):
         """Own a task no more. It is done before anything that this process asks of the store afterwards."""
         ...
 
+    def twin(self) -> SharedStore:
+        """Another object for the same replica, for `beat` in another thread. It is closed, never opened."""
+        ...
+
     def post(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
         """Send letters to a replica; one that is not there loses them. Its reader is told of a gap."""
         ...

@@ -67,6 +67,7 @@ class PostgresStore:
         self.retention = retention
         self.replica = new_id()
         self.url = shown(url)
+        self._given_url = url
         options, self._schema = read_url(url, self.url)
         self._link = Link(options, self.url, patience_s, limit_s)
         self._sql = Statements(self._schema)
@@ -76,6 +77,12 @@ class PostgresStore:
 
     def __repr__(self) -> str:
         return f"<PostgresStore {self.url}>"
+
+    def twin(self) -> PostgresStore:
+        """See SharedStore."""
+        twin = PostgresStore(self._given_url, self.retention)
+        twin.replica = self.replica
+        return twin
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,7 @@ class RedisStore:
         self.retention = retention
         self.replica = new_id()
         self.url = shown(url)
+        self._given_url = url
         address, prefix = read_url(url)
         self._link = Link(address, self.url, prefix, patience_s, limit_s)
         self._writer = RedisWriter(self._link, self.replica)
@@ -78,6 +79,12 @@ class RedisStore:
 
     def __repr__(self) -> str:
         return f"<RedisStore {self.url}>"
+
+    def twin(self) -> RedisStore:
+        """See SharedStore."""
+        twin = RedisStore(self._given_url, self.retention)
+        twin.replica = self.replica
+        return twin
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
