@@ -178,7 +178,7 @@ def test_a_terminal_sees_what_is_awaited_on_stderr_and_a_pipe_does_not(tieline: 
 
 def test_durations_are_read_with_and_without_units(bare: Tieline, foreign: Foreign) -> None:
     agent = foreign.agent("message")
-    for good in ("30", "30s", "5m", "250ms", "1.5h", "none"):
+    for good in ("30", "30s", "5m", "250ms", "1.5h", "2d", "none"):
         assert bare("send", "hi", "--timeout", good, "-a", agent.ref).code == 0, good
     for flag, bad in (("--timeout", "soon"), ("--timeout", "0"), ("--timeout", "-1"), ("--poll-interval", "1ms")):
         refused = bare("send", "hi", flag, bad, "-o", "json", "-a", agent.ref)

@@ -192,9 +192,9 @@ def import_(context: click.Context, words: tuple[str, ...]) -> int:
             except _BadLine as error:
                 raise CliError(
                     BAD_LINE,
-                    f"{error} What stands before line {error.first} is in ({new} new, {there} already there), nothing"
-                    " behind.",
-                    hint="Mend the line and import the file again: what is in stays as it is.",
+                    f"{error} Nothing from line {error.first} on was put in; before it {new} tasks were new,"
+                    f" {there} there already.",
+                    hint="Mend the line and import the file again: what is there stays as it is.",
                 ) from None
     name = shown(url)
     out.document(
