@@ -3,8 +3,8 @@
     python -m benchmarks.chunk_bytes STORE LONG SHORT
 
 A chunk is 100 characters of text, and each is said when the one before it is stored and told, as the words of a model
-come: none shares a write with another. What is counted lies between a task at work and its last chunk; making and
-ending the task, which write its snapshot, are left out. As many chunks are said in streams of SHORT as in one of LONG.
+come: none shares a write with another. Counted are the chunks behind the first; making the task and its artifact, and
+ending it, which writes the snapshot, are left out. As many are said in streams of SHORT as in one of LONG.
 Prints a JSON object: `long` and `short`, bytes a chunk.
 """
 
@@ -22,12 +22,12 @@ from tieline import Turn, agent
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Limits, Service
 from tieline.engine.turn import Caller
+from tieline.event import Event
 from tieline.ids import new_id
 from tieline.stores import open_store
 from tieline.types import Message, Part, Role, SendMessageRequest
 
 CHUNK = "0123456789" * 10
-BEGIN = 2  # events before the first chunk: the task, and that it is at work
 LIMIT_S = 300.0
 
 
@@ -83,13 +83,24 @@ class Reader:
         self._cursor = cursor
         self._number = 0  # of the last event that has come
 
-    async def up_to(self, number: int) -> None:
-        """Wait until event `number` is stored and told."""
-        while self._number < number:
-            await self._cursor.wait()
-            first, events = self._cursor.take()
-            if events:
-                self._number = first + len(events) - 1
+    async def up_to_first_chunk(self) -> None:
+        """Wait until a chunk is stored and told."""
+        events: list[Event] = []
+        while not any(event.json.startswith(b'{"artifactUpdate"') for event in events):
+            events = await self._more()
+
+    async def one_more(self) -> None:
+        """Wait until one event more is stored and told."""
+        before = self._number
+        await self._more()
+        if self._number != before + 1:
+            raise RuntimeError(f"event {before} is followed by {self._number}, so that chunks have shared a write")
+
+    async def _more(self) -> list[Event]:
+        await self._cursor.wait()
+        first, events = self._cursor.take()
+        self._number = first + len(events) - 1
+        return events
 
     async def to_the_end(self) -> None:
         while not self._cursor.ended:
@@ -104,7 +115,6 @@ async def measure(where: str, long: int, short: int) -> dict[str, float]:
 
     @agent(name="Words", description="Says a chunk when it is told to.")
     async def words(turn: Turn) -> None:
-        await turn.status()
         async with turn.artifact("answer") as out:
             while await turns.get():
                 await out.write(CHUNK)
@@ -116,11 +126,12 @@ async def measure(where: str, long: int, short: int) -> dict[str, float]:
     async def stream(chunks: int) -> int:
         message = Message(new_id(), Role.USER, (Part("hello"),))
         reader = Reader(await service.send_streaming_message(SendMessageRequest(message), Caller()))
-        await reader.up_to(BEGIN)
+        turns.put_nowait(True)
+        await reader.up_to_first_chunk()
         before = count()
-        for number in range(1, chunks + 1):
+        for _ in range(chunks):
             turns.put_nowait(True)
-            await reader.up_to(BEGIN + number)
+            await reader.one_more()
         found = count() - before
         turns.put_nowait(False)
         await reader.to_the_end()
