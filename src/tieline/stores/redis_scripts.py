@@ -69,8 +69,8 @@ local function drop(task)
     redis.call('HINCRBY', N, 'tasks:' .. t[4], -1)
     redis.call('HINCRBY', N, 'bytes', -size)
     redis.call('HINCRBY', N, 'bytes:' .. t[4], -size)
-    redis.call('HINCRBY', N, 'logs', -log)
-    redis.call('HINCRBY', N, 'events', -tonumber(t[7]))
+    redis.call('HINCRBY', N, 'logs', 0 - log)  -- the log may be gone before: -0 would be no integer
+    redis.call('HINCRBY', N, 'events', 0 - tonumber(t[7]))
     return size
 end
 local function finish(task, state, updated, size, log)
