@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -419,3 +420,29 @@ async def test_a_method_that_0_1_has_not_is_refused_in_0_1() -> None:
     async with serve(tieline.app(worker())) as port:
         assert await code(port, "tasks/list", {}) == -32601
         assert await code(port, "message/send", {}, [*PLAIN, ("A2A-Version", "0.1")]) == -32601
+
+
+@in_loop
+async def test_a_message_sent_again_while_its_task_runs_is_heard_once() -> None:
+    started: list[str] = []
+    go_on = asyncio.Event()
+
+    @tieline.agent(name="Slow")
+    async def slow(turn: tieline.Turn) -> str:
+        started.append(turn.text)
+        await go_on.wait()
+        answer = await turn.ask("Again?")
+        return f"done {answer}"
+
+    async with serve(tieline.app(slow)) as port:
+        first = asyncio.ensure_future(result(port, "tasks/send", params("t-1", "go")))
+        while not started:  # noqa: ASYNC110 - the agent tells nobody else
+            await asyncio.sleep(0.01)
+        again = asyncio.ensure_future(result(port, "tasks/send", params("t-1", "go")))
+        go_on.set()
+        one, other = await first, await again
+        assert one == other
+        assert one["status"]["state"] == "input-required"
+        assert started == ["go"]
+        done = await result(port, "tasks/send", params("t-1", "go"))  # now it is an answer
+        assert text_of(done) == "done go"

@@ -22,6 +22,7 @@ FIXTURES = {
     "place": "every",
     "source": "every",
     "target": "every",
+    "places": "every",
     "durable_place": "durable",
     "shared_place": "shared",
     "database": "shared",

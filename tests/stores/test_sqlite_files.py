@@ -75,7 +75,7 @@ async def test_a_store_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.
         await store.open()
         assert path.exists(), f"{name} made {os.listdir(tmp_path)}"
         await store.close()
-    for wrong in ("sqlite:", "postgres:x", "tasks.db"):
+    for wrong in ("sqlite:", "mysql:x", "tasks.db"):
         with pytest.raises(ValueError, match="sqlite:PATH"):
             open_store(wrong)
 

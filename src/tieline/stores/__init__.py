@@ -58,5 +58,5 @@ def shown(where: str) -> str:
     except ValueError:
         return where.partition("://")[0] + "://..."
     user, at, host = parts.netloc.rpartition("@")
-    query = "&".join(pair for pair in parts.query.split("&") if pair and not pair.lower().startswith("password"))
-    return urlunsplit((parts.scheme, user.partition(":")[0] + at + host, parts.path, query, ""))
+    pairs = [pair for pair in parts.query.split("&") if pair and "password" not in pair.partition("=")[0].lower()]
+    return urlunsplit((parts.scheme, user.partition(":")[0] + at + host, parts.path, "&".join(pairs), ""))

@@ -16,6 +16,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -49,7 +50,6 @@ _ENDS = tuple(state for state in TaskState if state.terminal)
 _ENDED = "(" + ",".join(f"'{state.value}'" for state in _ENDS) + ")"
 _TASK_BYTES = "(length(snapshot) + (SELECT coalesce(sum(length(body)), 0) FROM log WHERE task=number))"
 _OUTCOME_BYTES = 100  # what an outcome takes beside the reply
-_PAGE_TASKS = 100
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
 _WAL_BYTES = 4 * _CHECKPOINT_BYTES
 _PRUNE_TASKS = 200  # at a time, so that a prune never holds the loop for long
@@ -415,7 +415,8 @@ class SQLiteStore:
         while enough is None or enough > 0:
             marks = ",".join("?" * len(states))
             rows = self._read(
-                f"SELECT number, state, {_TASK_BYTES} FROM tasks WHERE state IN ({marks}) AND updated<?"
+                f"SELECT number, state, {_TASK_BYTES} FROM tasks WHERE state IN {_ENDED} AND state IN ({marks})"
+                " AND updated<?"
                 f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
                 (*(state.value for state in states), before),
             )
@@ -509,22 +510,12 @@ class SQLiteStore:
 
     async def tasks(self) -> AsyncIterator[StoredTask]:
         self._commit()
-        last: tuple[int, str] = (-1, "")
-        given: set[int] = set()  # one that changes while this goes on would be met again
-        while True:
-            rows = self._read(
-                f"SELECT number, {_COLUMNS} FROM tasks WHERE (updated, id)>(?,?)"
-                f" ORDER BY updated, id LIMIT {_PAGE_TASKS}",
-                last,
-            )
-            if not rows:
-                return
-            for number, *row in rows:
-                record = _record(tuple(row))
-                last = record.updated, record.task_id
-                if number in given:
-                    continue
-                given.add(number)
+        numbers = array("q", (row[0] for row in self._read("SELECT number FROM tasks ORDER BY updated, id", ())))
+        for number in numbers:
+            self._commit()
+            rows = self._read(f"SELECT {_COLUMNS} FROM tasks WHERE number=?", (number,))
+            if rows:
+                record = _record(rows[0])
                 events = await self.events(record.scope, record.task_id, 0) or []
                 yield StoredTask(record, [pair for pair in events if pair[0] <= record.version])
 
