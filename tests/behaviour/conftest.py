@@ -6,7 +6,7 @@ A test is a coroutine function. It asks for `serve`, and is then run over each t
         agent = await serve(hello)
         assert text_of(await agent.task("Ada")) == "Hello, Ada!"
 
-`@both_stores` runs it on SQLite, too, `@over("rest")` only over REST, `@not_over("grpc", why=...)` everywhere else, and
+`@every_store` runs it on all stores, `@over("rest")` only over REST, `@not_over("grpc", why=...)` everywhere else, and
 `@only_in("1.0", why=...)` not over the transports of older versions.
 """
 
@@ -103,9 +103,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if names is not None:
             metafunc.parametrize("transport", names)
         return
-    # What a dialect says does not come from the store: one of them is enough.
-    pairs = [(name, store) for name in names for store in stores.args[: None if version_of(name) == "1.0" else 1]]
+    pairs = [(name, store) for name in names for store in stores.args if _fit(name, store, stores.args)]
     metafunc.parametrize(("transport", "store"), pairs, ids=[f"{name}-{store}" for name, store in pairs])
+
+
+def _fit(transport: str, store: str, stores: tuple[str, ...]) -> bool:
+    """Whether a test is run over this transport on this store.
+
+    What a dialect says does not come from the store: one is enough. What a store on a server does does not come from
+    the transport.
+    """
+    if version_of(transport) != "1.0":
+        return store == stores[0]
+    return store not in ("postgres", "redis") or transport == "jsonrpc"
 
 
 def _names(mark: pytest.Mark) -> list[str]:
@@ -146,7 +156,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def store() -> str:
-    """Which store `serve` uses; `@both_stores` sets it."""
+    """Which store `serve` uses; `@every_store` sets it."""
     return "memory"
 
 

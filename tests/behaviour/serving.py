@@ -18,18 +18,20 @@ from tests.behaviour.harness import GrpcEnd, Transport
 from tests.behaviour.over_grpc import Grpc
 from tests.behaviour.over_http import JsonRpc, Rest
 from tests.behaviour.over_older import Grpc03, JsonRpc01, JsonRpc03, Rest03
+from tests.databases import postgres_server, redis_server
 from tieline import Agent, App
 from tieline.server.grpc import GrpcServer
 from tieline.stores import Store
+from tieline.stores.postgres import PostgresStore
 
 __all__ = [
     "LIMIT_S",
     "TRANSPORTS",
     "Serve",
     "Switchboard",
-    "both_stores",
     "by_tenants",
     "direct_messages",
+    "every_store",
     "malformed",
     "no_zero",
     "not_over",
@@ -63,8 +65,8 @@ def stores(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.stores(*names)
 
 
-both_stores = stores("memory", "sqlite")
-"""Marks a test that is run on either store."""
+every_store = stores("memory", "sqlite", "postgres", "redis")
+"""Marks a test that is run on each store; on those of a server over JSON-RPC alone."""
 
 
 def over(*transports: str) -> pytest.MarkDecorator:
@@ -147,7 +149,7 @@ class Serve:
         made = {name: _made(each) for name, each in named.items()} if named else _made(agent)
         root = f"/t{next(_numbers)}"
         if store is None:
-            store = f"sqlite:{self._folder / root[1:]}.db" if self._store == "sqlite" else self._store
+            store = await self._new_store(root[1:])
         app = tieline.app(made, store=store, **options)
         await app.start()
         self._switchboard.apps[root] = app
@@ -164,6 +166,20 @@ class Serve:
             self._grpc[transport] = server
         return transport
 
+    async def _new_store(self, name: str) -> str:
+        """Where an app of this name keeps its tasks: nothing is there yet."""
+        if self._store == "sqlite":
+            return f"sqlite:{self._folder / name}.db"
+        if self._store == "postgres":
+            url = postgres_server().url(f"behaviour_{name}")
+            store = PostgresStore(url)
+            await store.migrate()
+            await store.close()
+            return url
+        if self._store == "redis":
+            return redis_server().url(f"behaviour_{name}")
+        return self._store
+
     async def shut_down(self, transport: Transport) -> None:
         """What a process that is told to go does: agents that are at work get no time, streams come to their end."""
         transport.app.drain_s = 0
@@ -175,7 +191,7 @@ class Serve:
         """Stop the server of an agent and serve it again from the same store."""
         await self._stop(transport)
         options = self._options[transport]
-        # A memory store outlives its app; a SQLite file is opened again.
+        # A memory store outlives its app; another one is opened again.
         kept = (
             options["store"] if isinstance(options["store"], str) and ":" in options["store"] else transport.app.store
         )

@@ -9,11 +9,11 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, ended, hello
 from tests.behaviour.harness import Refused, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, not_over, stays_open, with_snapshot
+from tests.behaviour.serving import Serve, by_tenants, direct_messages, every_store, not_over, stays_open, with_snapshot
 from tieline import Limits, Message, Part, Role, TaskState, TaskStatus, Turn
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.returns-updated-task", "get.current-state")
 async def test_cancelled_task_comes_back_canceled_with_what_there_was_and_its_agent_has_stopped(serve: Serve) -> None:
     puppet = Puppet()
@@ -123,7 +123,7 @@ async def test_task_that_completes_while_it_is_being_cancelled_stays_completed(s
     assert state_of(await agent.get(task_id)) == "COMPLETED"
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.terminal-task-refused", "model.terminal-is-final")
 @pytest.mark.parametrize("state", ENDS)
 async def test_ended_task_cannot_be_cancelled(serve: Serve, state: str) -> None:
@@ -137,7 +137,7 @@ async def test_ended_task_cannot_be_cancelled(serve: Serve, state: str) -> None:
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.unknown-task-refused", "resource.not-found")
 async def test_task_that_is_not_there_for_the_caller_cannot_be_cancelled(serve: Serve) -> None:
     puppet = Puppet()
@@ -151,7 +151,7 @@ async def test_task_that_is_not_there_for_the_caller_cannot_be_cancelled(serve: 
     assert state_of(await agent.as_tenant("other").get(task["id"])) == "WORKING"
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.idempotent")
 async def test_cancelling_several_times_at_once_cancels_once(serve: Serve) -> None:
     puppet = Puppet()
@@ -172,7 +172,7 @@ async def test_cancelling_several_times_at_once_cancels_once(serve: Serve) -> No
     assert act.cancelled
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.idempotent")
 async def test_cancelling_again_changes_nothing(serve: Serve) -> None:
     puppet = Puppet()
@@ -185,7 +185,7 @@ async def test_cancelling_again_changes_nothing(serve: Serve) -> None:
         assert await agent.get(task["id"]) == cancelled
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.returns-updated-task")
 async def test_task_that_waits_for_its_caller_can_be_cancelled(serve: Serve) -> None:
     puppet = Puppet()
@@ -200,7 +200,7 @@ async def test_task_that_waits_for_its_caller_can_be_cancelled(serve: Serve) -> 
 
 
 @stays_open
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.returns-updated-task")
 async def test_resting_task_without_an_agent_at_work_can_be_cancelled(serve: Serve) -> None:
     async def asks_and_leaves(turn: Turn) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, hello
 from tests.behaviour.harness import data, message, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, not_over, unknown_ids
+from tests.behaviour.serving import Serve, by_tenants, direct_messages, every_store, not_over, unknown_ids
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -45,7 +45,7 @@ async def test_context_of_the_agents_making_is_in_its_direct_message(serve: Serv
     assert "taskId" not in event["message"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("context.never-replaced")
 @pytest.mark.parametrize("context", ["mine", "ä/ö", "x" * 300, "0"])
 async def test_context_of_the_callers_is_kept_in_task_events_and_messages(serve: Serve, context: str) -> None:
@@ -81,7 +81,7 @@ async def test_context_id_that_is_no_string_is_refused(serve: Serve, context: An
     assert puppet.runs == 0
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("context.one-conversation", "turns.agent-gets-context")
 async def test_message_of_a_known_context_starts_a_new_task_that_knows_the_earlier_ones(serve: Serve) -> None:
     async def recalls(turn: Turn) -> Any:
@@ -100,7 +100,7 @@ async def test_message_of_a_known_context_starts_a_new_task_that_knows_the_earli
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("authorization.existence-hidden")
 async def test_context_of_another_tenant_is_a_new_one_of_ones_own(serve: Serve) -> None:
     async def recalls(turn: Turn) -> Any:
@@ -127,7 +127,7 @@ async def test_tasks_made_at_the_same_time_have_ids_of_their_own(serve: Serve) -
 
 
 @unknown_ids
-@both_stores
+@every_store
 @pytest.mark.requirement("task.unknown-id-refused", "task.no-client-made-ids", "validation.before-processing")
 async def test_task_id_of_the_callers_making_is_refused_and_makes_no_task(serve: Serve) -> None:
     puppet = Puppet()
@@ -155,7 +155,7 @@ async def test_task_of_another_agent_is_unknown(serve: Serve) -> None:
 
 @not_over("grpc-0.3", why="one agent is served, as nothing names another")
 @unknown_ids
-@both_stores
+@every_store
 @pytest.mark.requirement("task.unknown-id-refused", "list.only-visible-tasks", "resource.not-found")
 async def test_agents_on_one_host_keep_their_tasks_and_contexts_apart(serve: Serve) -> None:
     async def recalls(turn: Turn) -> Any:
@@ -179,7 +179,7 @@ async def test_agents_on_one_host_keep_their_tasks_and_contexts_apart(serve: Ser
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.context-inferred", "turns.input-required-goes-on")
 async def test_answer_with_a_task_id_alone_is_of_its_context(serve: Serve) -> None:
     puppet = Puppet()
@@ -196,7 +196,7 @@ async def test_answer_with_a_task_id_alone_is_of_its_context(serve: Serve) -> No
     assert {m["contextId"] for m in done["history"]} == {"mine"}
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.mismatch-refused", "context.never-replaced", "context.unacceptable-refused")
 async def test_message_whose_context_is_not_that_of_its_task_is_refused_and_changes_nothing(serve: Serve) -> None:
     puppet = Puppet()
@@ -213,7 +213,7 @@ async def test_message_whose_context_is_not_that_of_its_task_is_refused_and_chan
     await agent.send("left", taskId=task["id"], contextId="mine")
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.mismatch-refused")
 async def test_mismatch_is_refused_for_an_ended_task_too(serve: Serve) -> None:
     agent = await serve(hello)
@@ -222,7 +222,7 @@ async def test_mismatch_is_refused_for_an_ended_task_too(serve: Serve) -> None:
         await agent.send("more", taskId=task["id"], contextId="another")
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on", "mode.blocking-waits")
 async def test_task_that_asks_goes_on_with_each_answer(serve: Serve) -> None:
     async def books(turn: Turn) -> Any:
@@ -241,7 +241,7 @@ async def test_task_that_asks_goes_on_with_each_answer(serve: Serve) -> None:
     assert [text_of(m) for m in done["history"]] == said
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on")
 async def test_agent_that_has_returned_with_a_question_is_started_anew_by_the_answer(serve: Serve) -> None:
     started = []
@@ -266,7 +266,7 @@ async def test_agent_that_has_returned_with_a_question_is_started_anew_by_the_an
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.agent-gets-references", "authorization.existence-hidden")
 async def test_agent_reads_the_tasks_that_a_message_references_but_not_those_of_others(serve: Serve) -> None:
     async def compares(turn: Turn) -> Any:

@@ -14,7 +14,7 @@ from tests.behaviour.direct import Direct
 from tests.behaviour.harness import Json, Refused, Tenant, Transport, message, refused, state_of
 from tests.behaviour.over_http import JsonRpc, Rest
 from tests.behaviour.refusals import ERRORS
-from tests.behaviour.serving import Serve, both_stores, by_tenants, malformed, not_over, numbered, over, unknown_ids
+from tests.behaviour.serving import Serve, by_tenants, every_store, malformed, not_over, numbered, over, unknown_ids
 from tieline import AgentExtension, Limits, Turn
 
 Caller = Transport | Tenant
@@ -49,7 +49,7 @@ async def refusal_of(call: Awaitable[Any]) -> Refused:
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement(
     "resource.not-found",
     "resource.missing-like-forbidden",
@@ -254,7 +254,7 @@ async def test_refusal_says_what_would_be_valid(serve: Serve, operation: str, pa
     assert words in description
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("validation.before-processing")
 async def test_invalid_message_to_a_task_leaves_it_as_it_was(serve: Serve) -> None:
     puppet = Puppet()

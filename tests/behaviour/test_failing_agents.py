@@ -12,7 +12,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, begun, hello
 from tests.behaviour.harness import Json, Transport, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores
+from tests.behaviour.serving import Serve, every_store
 from tieline import Artifact, Failed, Message, Part, Rejected, Role, TaskState, TaskStatus, Turn
 
 SECRET = "the-secret-cause"
@@ -55,7 +55,7 @@ def _logs_stay_out_of_the_way(caplog: pytest.LogCaptureFixture) -> None:
 # --- exceptions -------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("errors.appropriate", "stream.closes-at-terminal", "model.terminal-is-final")
 @pytest.mark.parametrize(
     "error",
@@ -129,7 +129,7 @@ async def test_agent_that_raises_when_it_is_cancelled_fails_and_the_cancel_says_
     assert [state_of(event) for event in events] == [state_of(task)]
 
 
-@both_stores
+@every_store
 @pytest.mark.parametrize(("error", "state"), [(Failed, "FAILED"), (Rejected, "REJECTED")])
 @pytest.mark.parametrize("words", ["The file has no columns.", "", "\ud800 lone \x00"], ids=["words", "none", "odd"])
 async def test_agent_that_gives_up_says_why_in_its_own_words(
@@ -209,7 +209,7 @@ async def test_artifact_that_an_agent_gives_without_an_id_gets_one(serve: Serve)
     assert [text_of(artifact) for artifact in task["artifacts"]] == ["one", "two"]
 
 
-@both_stores
+@every_store
 async def test_next_task_of_an_agent_that_has_failed_is_none_the_worse(serve: Serve) -> None:
     async def moody(turn: Turn) -> Any:
         if turn.text == "fail":

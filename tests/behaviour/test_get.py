@@ -6,10 +6,10 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, ended, hello, says
 from tests.behaviour.harness import eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, not_over
+from tests.behaviour.serving import Serve, by_tenants, every_store, not_over
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("get.current-state", "get.idempotent")
 async def test_task_is_read_as_it_is_now_while_it_goes_on(serve: Serve) -> None:
     puppet = Puppet()
@@ -40,7 +40,7 @@ async def test_task_is_read_as_it_is_now_while_it_goes_on(serve: Serve) -> None:
     assert await agent.get(task["id"]) == now
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("get.current-state", "model.task-states")
 @pytest.mark.parametrize("state", ENDS)
 async def test_ended_task_is_read_in_the_state_in_which_it_ended(serve: Serve, state: str) -> None:
@@ -51,7 +51,7 @@ async def test_ended_task_is_read_in_the_state_in_which_it_ended(serve: Serve, s
     assert await agent.get(task["id"]) == task
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("get.idempotent")
 async def test_reading_changes_nothing(serve: Serve) -> None:
     agent = await serve(hello)
@@ -63,7 +63,7 @@ async def test_reading_changes_nothing(serve: Serve) -> None:
         assert await agent.list(includeArtifacts=True) == listed
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("get.unknown-task-refused", "resource.not-found")
 @pytest.mark.parametrize(
     "task_id",
@@ -79,7 +79,7 @@ async def test_task_that_is_not_there_is_not_found(serve: Serve, task_id: str) -
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("get.unknown-task-refused", "resource.not-found")
 async def test_task_of_another_tenant_is_not_found(serve: Serve) -> None:
     agent = await serve(hello)

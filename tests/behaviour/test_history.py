@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, hello, make_agent
 from tests.behaviour.harness import Json, Transport, message, refused, text_of
-from tests.behaviour.serving import Serve, both_stores, no_zero
+from tests.behaviour.serving import Serve, every_store, no_zero
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 WHOLE = ["begin", "1?", "one", "2?", "two", "3?"]
@@ -35,7 +35,7 @@ def texts(task: Json) -> list[str]:
     return [text_of(m) for m in task.get("history", ())]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("history.unset-is-unlimited", "history.same-everywhere")
 async def test_without_a_length_all_of_the_history_is_given(serve: Serve) -> None:
     agent = await serve(interviews)
@@ -46,7 +46,7 @@ async def test_without_a_length_all_of_the_history_is_given(serve: Serve) -> Non
 
 
 @no_zero
-@both_stores
+@every_store
 @pytest.mark.requirement("history.zero-is-none", "history.zero-omits-field", "history.same-everywhere")
 async def test_length_of_zero_leaves_the_history_out(serve: Serve) -> None:
     agent = await serve(interviews)
@@ -57,7 +57,7 @@ async def test_length_of_zero_leaves_the_history_out(serve: Serve) -> None:
     assert texts(await agent.get(task["id"])) == WHOLE[:-1]  # it is left out, not lost
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("history.most-recent", "history.same-everywhere")
 @pytest.mark.parametrize("length", [1, 2, 4, 5, 6, 1000])
 async def test_length_gives_at_most_so_many_messages_the_most_recent_ones(serve: Serve, length: int) -> None:
@@ -108,7 +108,7 @@ async def test_negative_length_is_refused_everywhere(serve: Serve) -> None:
     assert puppet.runs == 1
 
 
-@both_stores
+@every_store
 async def test_question_and_answer_stand_in_the_history_once_and_in_their_order(serve: Serve) -> None:
     agent = await serve(interviews)
     task = await interviewed(agent)
@@ -120,7 +120,7 @@ async def test_question_and_answer_stand_in_the_history_once_and_in_their_order(
     assert await agent.get(task["id"]) == done
 
 
-@both_stores
+@every_store
 async def test_agent_that_is_started_anew_reads_the_history_before_its_message(serve: Serve) -> None:
     async def recalls(turn: Turn) -> Any:
         yield [[m.role.value, m.text] for m in turn.history]
@@ -153,7 +153,7 @@ async def returns_it(turn: Turn) -> Any:
         yield {"bytes": len(answer.files[0].raw or b"")}
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("history.unset-is-unlimited")
 async def test_file_of_the_callers_is_not_echoed_where_nobody_asked_for_history(serve: Serve) -> None:
     agent = await serve(make_agent(returns_it, input_modes=("*/*",)))
@@ -167,7 +167,7 @@ async def test_file_of_the_callers_is_not_echoed_where_nobody_asked_for_history(
         assert shown["artifacts"][0]["parts"][0]["raw"] == sent["parts"][1]["raw"]  # results are always whole
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("history.most-recent")
 async def test_file_of_the_callers_is_whole_where_history_is_asked_for(serve: Serve) -> None:
     agent = await serve(make_agent(returns_it, input_modes=("*/*",)))
@@ -178,7 +178,7 @@ async def test_file_of_the_callers_is_whole_where_history_is_asked_for(serve: Se
         assert shown["history"][0]["parts"] == sent["parts"]
 
 
-@both_stores
+@every_store
 async def test_streams_do_not_echo_a_file_of_the_callers(serve: Serve) -> None:
     agent = await serve(make_agent(returns_it, input_modes=("*/*",)))
     first = await (await agent.stream(upload())).rest()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, begun, hello, make_agent
 from tests.behaviour.harness import refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, direct_messages
+from tests.behaviour.serving import Serve, direct_messages, every_store
 from tieline import Limits, Message, Turn
 
 
@@ -89,7 +89,7 @@ async def test_places_of_ended_tasks_are_free_again(serve: Serve) -> None:
 # --- silent agents ----------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("stream.task-first", "get.current-state")
 async def test_agent_that_is_silent_for_a_while_becomes_a_task_at_work(serve: Serve) -> None:
     puppet = Puppet(task_after_s=0.0)

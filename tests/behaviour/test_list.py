@@ -10,7 +10,7 @@ import pytest
 from tests.behaviour.agents import Puppet, begun, end, hello
 from tests.behaviour.direct import Direct
 from tests.behaviour.harness import Json, Transport, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, not_over, only_in, over
+from tests.behaviour.serving import Serve, every_store, not_over, only_in, over
 from tieline import Failed, Message, Part, Rejected, Role, TaskState, TaskStatus, Turn
 
 pytestmark = only_in("1.0", why="no version before 1.0 lists tasks")
@@ -41,7 +41,7 @@ async def all_pages(agent: Transport, **fields: Any) -> list[Json]:
     return pages
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.artifacts-left-out", "list.artifacts-on-request")
 async def test_artifacts_are_listed_only_on_request(serve: Serve) -> None:
     agent = await serve(obeys)
@@ -55,7 +55,7 @@ async def test_artifacts_are_listed_only_on_request(serve: Serve) -> None:
     assert listed[1]["artifacts"] == with_artifacts["artifacts"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.next-page-token-present", "list.next-page-token-empty-at-end", "list.counts-present")
 async def test_empty_list_has_all_its_fields(serve: Serve) -> None:
     agent = await serve(hello)
@@ -63,7 +63,7 @@ async def test_empty_list_has_all_its_fields(serve: Serve) -> None:
     assert await agent.list(contextId="none") == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement(
     "list.next-page-token-present",
     "list.next-page-token-empty-at-end",
@@ -82,7 +82,7 @@ async def test_pages_are_as_long_as_asked_and_hold_every_task_once_the_newest_fi
     assert {(page["pageSize"], page["totalSize"]) for page in pages} == {(size, 6)}
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.page-size")
 async def test_page_has_fifty_tasks_where_nothing_is_asked_and_a_hundred_at_most(serve: Serve) -> None:
     agent = await serve(hello)
@@ -113,7 +113,7 @@ async def test_page_token_that_was_never_given_is_refused(serve: Serve, token: s
     assert "pageToken" in refusal.violations
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.cursor-pages")
 async def test_tasks_made_or_changed_between_two_pages_push_nothing_off_the_list(serve: Serve) -> None:
     agent = await serve(obeys)
@@ -131,7 +131,7 @@ async def test_tasks_made_or_changed_between_two_pages_push_nothing_off_the_list
     assert third["totalSize"] == 7
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.update-moves-first", "list.newest-first")
 async def test_task_that_was_just_updated_is_listed_first(serve: Serve) -> None:
     agent = await serve(obeys)
@@ -143,7 +143,7 @@ async def test_task_that_was_just_updated_is_listed_first(serve: Serve) -> None:
     assert times == sorted(times, reverse=True)
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.update-moves-first")
 async def test_task_at_work_is_listed_by_the_time_of_its_latest_status(serve: Serve) -> None:
     puppet = Puppet()
@@ -160,7 +160,7 @@ async def test_task_at_work_is_listed_by_the_time_of_its_latest_status(serve: Se
     act.end()
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.filter-context", "list.counts-present", "context.one-conversation")
 async def test_only_tasks_of_a_context_are_listed_where_one_is_asked_for(serve: Serve) -> None:
     agent = await serve(hello)
@@ -173,7 +173,7 @@ async def test_only_tasks_of_a_context_are_listed_where_one_is_asked_for(serve: 
     assert {task["contextId"] for page in pages for task in page["tasks"]} == {"mine"}
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.filter-status", "list.counts-present")
 async def test_only_tasks_in_a_state_are_listed_where_one_is_asked_for(serve: Serve) -> None:
     agent = await serve(obeys)
@@ -190,7 +190,7 @@ async def test_only_tasks_in_a_state_are_listed_where_one_is_asked_for(serve: Se
     assert (await agent.list(status="TASK_STATE_WORKING"))["tasks"] == []
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.filter-status")
 async def test_task_at_work_is_found_by_its_state(serve: Serve) -> None:
     puppet = Puppet()
@@ -201,7 +201,7 @@ async def test_task_at_work_is_found_by_its_state(serve: Serve) -> None:
     assert ids(await agent.list(status="TASK_STATE_WORKING")) == []
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.filter-timestamp", "list.counts-present")
 async def test_only_tasks_of_a_time_or_later_are_listed_where_one_is_given(serve: Serve) -> None:
     agent = await serve(hello)
@@ -228,7 +228,7 @@ async def test_timestamp_that_is_none_is_refused(serve: Serve, moment: str) -> N
     assert "RFC 3339" in refusal.violations["statusTimestampAfter"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.filter-context", "list.filter-status", "list.filter-timestamp")
 async def test_filters_hold_together(serve: Serve) -> None:
     agent = await serve(obeys)
@@ -249,7 +249,7 @@ async def test_filters_hold_together(serve: Serve) -> None:
     assert (page["totalSize"], page["nextPageToken"]) == (1, "")
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.only-visible-tasks", "authorization.existence-hidden")
 async def test_tasks_of_other_tenants_are_not_listed_nor_counted(serve: Serve) -> None:
     agent = await serve(hello)
@@ -262,7 +262,7 @@ async def test_tasks_of_other_tenants_are_not_listed_nor_counted(serve: Serve) -
             assert (ids(page), page["totalSize"]) == ([task_id], 1)
 
 
-@both_stores
+@every_store
 @over("direct")
 @pytest.mark.requirement("list.only-visible-tasks", "get.unknown-task-refused", "authorization.existence-hidden")
 async def test_tasks_of_other_owners_are_not_listed_nor_read(serve: Serve) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, end, hello, make_agent, says
 from tests.behaviour.harness import Json, data, message, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, direct_messages, over, unknown_ids
+from tests.behaviour.serving import Serve, direct_messages, every_store, over, unknown_ids
 from tests.behaviour.shapes import STATES
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 from tieline.types import encode
@@ -52,7 +52,7 @@ async def echoes(turn: Turn) -> Any:
 # --- nothing is lost --------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement(
     "model.same-in-every-binding",
     "model.part-media-type",
@@ -83,7 +83,7 @@ async def test_every_kind_of_part_comes_through_with_all_its_fields_both_ways(se
 
 
 @unknown_ids
-@both_stores
+@every_store
 @pytest.mark.requirement("model.same-in-every-binding", "model.message-fields", "model.role-of-sender")
 async def test_agent_gets_every_field_of_the_message_and_the_request(serve: Serve) -> None:
     seen: list[tuple[Message, Any, Any]] = []
@@ -130,7 +130,7 @@ async def test_raw_bytes_cross_the_wire_in_base64_and_come_out_unchanged(serve: 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.task-fields", "model.task-states", "model.terminal-is-final")
 @pytest.mark.parametrize("state", ENDS)
 async def test_task_goes_from_submitted_through_working_to_one_end(serve: Serve, state: str) -> None:
@@ -163,7 +163,7 @@ async def test_agent_cannot_put_a_task_into_a_state_that_is_not_its_to_give(serv
     assert all(event["statusUpdate"]["status"]["state"] in STATES for event in events if "statusUpdate" in event)
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.terminal-is-final", "stream.closes-at-terminal")
 async def test_nothing_that_an_agent_says_behind_the_end_is_told(serve: Serve) -> None:
     puppet = Puppet()
@@ -207,7 +207,7 @@ async def test_every_update_names_its_task_and_context_and_every_status_its_time
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.role-of-sender", "model.agent-message-ids", "model.message-fields")
 async def test_messages_in_a_task_have_the_role_of_their_sender_and_the_ids_of_the_task(serve: Serve) -> None:
     async def talks(turn: Turn) -> Any:
@@ -278,7 +278,7 @@ async def test_reply_of_an_agent_that_has_a_task_already_ends_the_task(serve: Se
 # --- artifacts --------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.artifact-append", "model.artifact-last-chunk", "model.artifact-id-unique")
 async def test_chunks_are_added_to_their_artifact_and_the_last_one_says_so(serve: Serve) -> None:
     async def writes(turn: Turn) -> Any:
@@ -312,7 +312,7 @@ async def test_artifact_that_comes_in_one_piece_is_told_to_be_whole(serve: Serve
         assert update["lastChunk"] is True
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.artifact-append", "model.artifact-id-unique")
 async def test_update_without_append_begins_the_artifact_anew(serve: Serve) -> None:
     async def rewrites(turn: Turn) -> Any:
@@ -332,7 +332,7 @@ async def test_update_without_append_begins_the_artifact_anew(serve: Serve) -> N
     assert [update.get("append", False) for update in updates] == [False] * 3
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.artifact-append")
 async def test_interleaved_artifacts_each_get_their_own_chunks(serve: Serve) -> None:
     async def weaves(turn: Turn) -> Any:
@@ -368,7 +368,7 @@ async def test_interleaved_artifacts_each_get_their_own_chunks(serve: Serve) -> 
         assert [p for p in parts if "text" not in p] == [p for p in by_id[id_]["parts"] if "text" not in p]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.artifact-id-unique")
 async def test_artifacts_of_several_turns_of_one_task_have_ids_of_their_own(serve: Serve) -> None:
     async def answers(turn: Turn) -> Any:
@@ -393,7 +393,7 @@ async def test_artifacts_of_several_turns_of_one_task_have_ids_of_their_own(serv
 # --- results and words ------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("content.results-in-artifacts", "content.no-results-in-messages")
 async def test_results_are_in_artifacts_and_words_in_messages(serve: Serve) -> None:
     async def works(turn: Turn) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from tests.behaviour.agents import hello, make_agent
 from tests.behaviour.harness import Json, Transport, message, refused, state_of
 from tests.behaviour.over_grpc import Grpc
-from tests.behaviour.serving import Serve, both_stores, malformed, not_over, over
+from tests.behaviour.serving import Serve, every_store, malformed, not_over, over
 from tieline import AgentExtension, Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 from tieline.types import encode
 
@@ -59,7 +59,7 @@ async def echoes_metadata(turn: Turn) -> Any:
         await out.write("b", last=True)
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("metadata.any-json", "model.part-data-any-json")
 async def test_metadata_arrives_exactly_as_it_was_sent_both_ways(serve: Serve) -> None:
     agent = await serve(echoes_metadata)
@@ -89,7 +89,7 @@ async def test_metadata_of_the_request_reaches_the_agent_above_that_of_the_messa
     assert agent.same(task["artifacts"][0]["parts"][0]["data"], {"a": 1, "b": given})
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("model.part-data-any-json", "metadata.any-json")
 @pytest.mark.parametrize(
     "value",
@@ -159,7 +159,7 @@ async def test_several_extensions_come_in_one_list_with_or_without_spaces(serve:
 # --- what extensions carry --------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("extension.data-kept")
 async def test_extensions_and_their_metadata_on_messages_and_artifacts_reach_the_other_side(serve: Serve) -> None:
     uri = "https://extensions.example/geolocation/v1"

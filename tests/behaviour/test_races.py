@@ -11,7 +11,7 @@ import pytest
 from tests.behaviour.agents import Puppet, asks, begun, make_agent
 from tests.behaviour.failing_store import FailingStore
 from tests.behaviour.harness import Json, Refused, Stream, Transport, data, eventually, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, stays_open, with_snapshot
+from tests.behaviour.serving import Serve, every_store, stays_open, with_snapshot
 from tieline import Artifact, Message, Part, Role, TaskState, TaskStatus, Turn
 
 NOT_CANCELABLE = "TaskNotCancelableError"
@@ -51,7 +51,7 @@ def check_follower(stream: Stream, events: list[Json], log: list[Json]) -> None:
 # --- several answers --------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on")
 async def test_two_answers_at_once_to_a_task_without_an_agent_at_work_start_it_once(serve: Serve) -> None:
     puppet = Puppet()
@@ -76,7 +76,7 @@ async def test_two_answers_at_once_to_a_task_without_an_agent_at_work_start_it_o
     assert puppet.runs == 2
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on", "mode.blocking-waits")
 async def test_answer_that_comes_before_the_agent_that_asked_has_left_is_not_lost(serve: Serve) -> None:
     puppet = Puppet()
@@ -99,7 +99,7 @@ async def test_answer_that_comes_before_the_agent_that_asked_has_left_is_not_los
     assert [text_of(m) for m in done["history"]] == ["go", "Which one?", "left"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on", "stream.closes-at-terminal")
 async def test_streamed_answer_that_comes_before_the_agent_that_asked_has_left_shows_what_comes_of_it(
     serve: Serve,
@@ -177,7 +177,7 @@ async def test_answer_that_is_being_stored_when_the_agent_gives_up_waiting_is_th
     assert text_of(done) == "left"
 
 
-@both_stores
+@every_store
 async def test_answer_with_the_id_of_an_earlier_message_is_an_answer_like_any_other(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
@@ -198,7 +198,7 @@ async def test_answer_with_the_id_of_an_earlier_message_is_an_answer_like_any_ot
 # --- cancels ----------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.idempotent", "model.terminal-is-final", "errors.appropriate")
 async def test_cancel_and_answer_at_once_leave_one_end_and_no_caller_without_an_answer(serve: Serve) -> None:
     puppet = Puppet()
@@ -221,7 +221,7 @@ async def test_cancel_and_answer_at_once_leave_one_end_and_no_caller_without_an_
         await act.stopped.wait()
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.returns-updated-task", "mode.immediate-returns")
 async def test_task_can_be_cancelled_the_moment_it_is_told(serve: Serve) -> None:
     puppet = Puppet()
@@ -234,7 +234,7 @@ async def test_task_can_be_cancelled_the_moment_it_is_told(serve: Serve) -> None
         assert await agent.get(task["id"]) == cancelled
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.returns-updated-task", "model.terminal-is-final")
 async def test_cancel_at_the_moment_of_completion_tells_the_truth(serve: Serve) -> None:
     puppet = Puppet()
@@ -258,7 +258,7 @@ async def test_cancel_at_the_moment_of_completion_tells_the_truth(serve: Serve) 
 
 
 @stays_open
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.nothing-lost", "subscribe.task-first", "events.same-on-every-stream")
 async def test_followers_that_come_while_a_task_asks_and_goes_on_miss_nothing(serve: Serve) -> None:
     async def interviews(turn: Turn) -> Any:
@@ -313,7 +313,7 @@ async def erratic(turn: Turn) -> Any:
 
 
 @with_snapshot
-@both_stores
+@every_store
 @pytest.mark.requirement(
     "subscribe.nothing-lost",
     "events.in-order",

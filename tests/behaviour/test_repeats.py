@@ -8,12 +8,12 @@ import pytest
 
 from tests.behaviour.agents import Puppet, asks, make_agent
 from tests.behaviour.harness import message, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, only_in
+from tests.behaviour.serving import Serve, every_store, only_in
 
 of_1_0 = only_in("1.0", why="the same in every version that has message ids")
 
 
-@both_stores
+@every_store
 @only_in("1.0", "0.3", why="callers of 0.1 name tasks, and their messages have no ids")
 @pytest.mark.requirement("send.repeated-message")
 async def test_a_repeated_message_gives_the_first_task_and_starts_no_agent(serve: Serve) -> None:
@@ -31,7 +31,7 @@ async def test_a_repeated_message_gives_the_first_task_and_starts_no_agent(serve
     assert puppet.runs == 1
 
 
-@both_stores
+@every_store
 @of_1_0
 @pytest.mark.requirement("send.repeated-message")
 async def test_a_repeated_message_gives_the_first_reply(serve: Serve) -> None:

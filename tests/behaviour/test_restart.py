@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, ended, says
 from tests.behaviour.harness import Json, Refused, Stream, Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, refuses_ended, stays_open, stores
+from tests.behaviour.serving import Serve, by_tenants, every_store, numbered, refuses_ended, stays_open, stores
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 sqlite = stores("sqlite")
@@ -60,7 +60,7 @@ async def said_half_way(agent: Transport, puppet: Puppet, **fields: Any) -> tupl
 
 
 @refuses_ended
-@both_stores
+@every_store
 @pytest.mark.requirement("get.current-state", "model.terminal-is-final")
 async def test_ended_tasks_are_the_same_after_a_restart(serve: Serve) -> None:
     puppet = Puppet()
@@ -81,7 +81,7 @@ async def test_ended_tasks_are_the_same_after_a_restart(serve: Serve) -> None:
     assert (await again.list(pageSize=1))["tasks"][0]["id"] == newest["id"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("events.task-outlives-streams", "get.current-state")
 async def test_task_at_work_when_the_server_stops_ends_failed_with_the_reason(serve: Serve) -> None:
     puppet = Puppet()
@@ -172,7 +172,7 @@ async def test_reader_whose_server_was_killed_goes_on_behind_its_last_event(serv
 
 
 @stays_open
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on", "subscribe.any-open-state")
 async def test_task_that_waits_for_its_caller_waits_on_after_a_restart_and_is_carried_on(serve: Serve) -> None:
     async def interviews(turn: Turn) -> Any:
@@ -219,7 +219,7 @@ async def test_task_that_waited_for_its_caller_when_the_server_was_killed_is_car
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["before", "after"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("cancel.returns-updated-task")
 async def test_task_that_waits_can_be_cancelled_after_a_restart(serve: Serve) -> None:
     puppet = Puppet()
@@ -234,7 +234,7 @@ async def test_task_that_waits_can_be_cancelled_after_a_restart(serve: Serve) ->
 
 
 @numbered
-@both_stores
+@every_store
 async def test_reader_goes_on_behind_its_last_event_after_a_restart(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
@@ -249,7 +249,7 @@ async def test_reader_goes_on_behind_its_last_event_after_a_restart(serve: Serve
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("list.only-visible-tasks", "authorization.existence-hidden")
 async def test_tenants_are_kept_apart_after_a_restart_too(serve: Serve) -> None:
     puppet = Puppet()
@@ -262,7 +262,7 @@ async def test_tenants_are_kept_apart_after_a_restart_too(serve: Serve) -> None:
     assert await again.get(task["id"]) == task
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("list.newest-first", "list.cursor-pages")
 async def test_page_token_given_before_a_restart_is_good_after_it(serve: Serve) -> None:
     puppet = Puppet()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, asks, begun, end, ended, hello, make_agent
 from tests.behaviour.harness import Transport, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, direct_messages, stores
+from tests.behaviour.serving import Serve, by_tenants, direct_messages, every_store, stores
 from tieline import Artifact, Limits, Message, Part, Turn
 
 BLOCKING = [{}, {"configuration": {}}, {"configuration": {"returnImmediately": False}}]
@@ -71,7 +71,7 @@ async def test_part_of_a_media_type_that_the_agent_takes_is_served(serve: Serve,
     assert state_of(task) == "COMPLETED"
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("send.terminal-task-refused", "model.terminal-is-final")
 @pytest.mark.parametrize("state", ENDS)
 async def test_message_to_an_ended_task_is_refused_and_changes_nothing(serve: Serve, state: str) -> None:
@@ -125,7 +125,7 @@ async def test_blocking_send_returns_when_the_agent_asks(serve: Serve, question:
     assert text_of(task) == "so far"
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("mode.blocking-answer-complete", "content.results-in-artifacts")
 async def test_answer_of_a_blocking_send_has_the_latest_status_and_all_artifacts(serve: Serve) -> None:
     async def works(turn: Turn) -> Any:
@@ -148,7 +148,7 @@ async def test_answer_of_a_blocking_send_has_the_latest_status_and_all_artifacts
     assert await agent.get(task["id"]) == task
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("mode.immediate-returns", "async.work-goes-on")
 async def test_immediate_send_returns_a_task_in_progress_while_the_agent_works_on(serve: Serve) -> None:
     puppet = Puppet()

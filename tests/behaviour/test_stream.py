@@ -17,9 +17,9 @@ from tests.behaviour.harness import Json, Transport, data, message, refused, sta
 from tests.behaviour.serving import (
     LIMIT_S,
     Serve,
-    both_stores,
     by_tenants,
     direct_messages,
+    every_store,
     malformed,
     not_over,
     over,
@@ -77,7 +77,7 @@ async def test_streamed_part_of_a_media_type_that_the_agent_does_not_take_is_ref
     assert puppet.runs == 0
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("stream.terminal-task-refused")
 @pytest.mark.parametrize("state", ENDS)
 async def test_streamed_message_to_an_ended_task_is_refused_instead_of_a_stream(serve: Serve, state: str) -> None:
@@ -90,7 +90,7 @@ async def test_streamed_message_to_an_ended_task_is_refused_instead_of_a_stream(
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("stream.unknown-task-refused")
 async def test_streamed_message_to_a_task_that_is_not_there_is_refused_instead_of_a_stream(serve: Serve) -> None:
     agent = await serve(hello)
@@ -198,7 +198,7 @@ async def test_stream_stays_open_while_an_authorization_is_waited_for(serve: Ser
 
 
 @with_snapshot
-@both_stores
+@every_store
 @pytest.mark.requirement("turns.input-required-goes-on", "stream.task-first", "stream.closes-at-terminal")
 async def test_streamed_answer_begins_with_the_task_that_it_answers(serve: Serve) -> None:
     puppet = Puppet()
@@ -299,7 +299,7 @@ async def test_status_messages_with_the_same_id_are_both_delivered(serve: Serve)
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("events.in-order", "events.never-reordered")
 async def test_events_come_in_the_order_in_which_they_were_made(serve: Serve) -> None:
     async def counts(turn: Turn) -> Any:
@@ -348,7 +348,7 @@ async def test_reader_that_reads_nothing_until_the_end_still_gets_everything_in_
 
 
 @with_snapshot
-@both_stores
+@every_store
 @pytest.mark.requirement("events.to-every-stream", "events.same-on-every-stream")
 async def test_many_streams_of_one_task_get_the_same_events_in_the_same_order(serve: Serve) -> None:
     puppet = Puppet()
@@ -413,7 +413,7 @@ async def test_closing_one_stream_disturbs_no_other(serve: Serve) -> None:
 # --- callers that go away ---------------------------------------------------------------------------------------------
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("events.task-outlives-streams", "async.work-goes-on")
 async def test_agent_runs_on_when_its_only_caller_breaks_off_and_the_result_is_kept(serve: Serve) -> None:
     puppet = Puppet()
@@ -461,7 +461,7 @@ async def test_agent_runs_on_when_the_caller_of_a_blocking_send_goes_away(serve:
     assert text_of(task) == "so far, and on"
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.closes-at-terminal", "events.task-outlives-streams")
 async def test_caller_that_breaks_off_and_subscribes_again_sees_the_end_and_the_stream_closes(serve: Serve) -> None:
     puppet = Puppet()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.agents import ENDS, Puppet, begun, end, ended, hello, says
 from tests.behaviour.harness import Json, eventually, refused, state_of, text_of
-from tests.behaviour.serving import Serve, both_stores, by_tenants, numbered, refuses_ended, stays_open, with_snapshot
+from tests.behaviour.serving import Serve, by_tenants, every_store, numbered, refuses_ended, stays_open, with_snapshot
 from tieline import Message, Part, Role, TaskState, TaskStatus, Turn
 
 
@@ -19,7 +19,7 @@ def chunks(events: list[Json]) -> str:
 
 
 @with_snapshot
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.task-first", "subscribe.nothing-lost")
 async def test_subscriber_joining_late_gets_snapshot_then_only_newer_events(serve: Serve) -> None:
     puppet = Puppet()
@@ -43,7 +43,7 @@ async def test_subscriber_joining_late_gets_snapshot_then_only_newer_events(serv
     assert [state_of(event) for event in events] == [None, "COMPLETED"]
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.nothing-lost", "events.same-on-every-stream")
 async def test_nothing_falls_between_the_snapshot_and_the_events_behind_it(serve: Serve) -> None:
     pieces = [f"{number} " for number in range(300)]
@@ -74,7 +74,7 @@ async def test_nothing_falls_between_the_snapshot_and_the_events_behind_it(serve
     assert await asyncio.gather(*followers) == ["".join(pieces)] * 10
 
 
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.closes-at-terminal", "model.terminal-is-final")
 @pytest.mark.parametrize("state", ENDS)
 async def test_subscription_ends_with_its_task(serve: Serve, state: str) -> None:
@@ -89,7 +89,7 @@ async def test_subscription_ends_with_its_task(serve: Serve, state: str) -> None
 
 
 @stays_open
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.any-open-state", "subscribe.task-first", "stream.closes-at-input-required")
 @pytest.mark.parametrize(
     ("question", "state"),
@@ -128,7 +128,7 @@ async def test_working_task_whose_agent_has_said_nothing_yet_can_be_subscribed_t
 
 
 @stays_open
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.any-open-state")
 async def test_resting_task_without_an_agent_at_work_can_be_followed_through_the_next_message(serve: Serve) -> None:
     async def asks_and_leaves(turn: Turn) -> Any:
@@ -150,7 +150,7 @@ async def test_resting_task_without_an_agent_at_work_can_be_followed_through_the
 
 
 @refuses_ended
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.terminal-task-refused")
 @pytest.mark.parametrize("state", ENDS)
 async def test_subscribing_to_an_ended_task_is_refused_as_unsupported(serve: Serve, state: str) -> None:
@@ -163,7 +163,7 @@ async def test_subscribing_to_an_ended_task_is_refused_as_unsupported(serve: Ser
 
 
 @by_tenants
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.unknown-task-refused")
 async def test_subscribing_to_a_task_that_is_not_there_for_the_caller_is_refused(serve: Serve) -> None:
     puppet = Puppet()
@@ -179,7 +179,7 @@ async def test_subscribing_to_a_task_that_is_not_there_for_the_caller_is_refused
 
 
 @numbered
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.nothing-lost")
 async def test_reader_that_comes_back_with_its_last_event_goes_on_behind_it(serve: Serve) -> None:
     puppet = Puppet()
@@ -204,7 +204,7 @@ async def test_reader_that_comes_back_with_its_last_event_goes_on_behind_it(serv
 
 
 @numbered
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.nothing-lost")
 async def test_every_event_of_a_running_task_can_be_gone_on_from(serve: Serve) -> None:
     puppet = Puppet()
@@ -221,7 +221,7 @@ async def test_every_event_of_a_running_task_can_be_gone_on_from(serve: Serve) -
 
 
 @numbered
-@both_stores
+@every_store
 async def test_reader_that_comes_back_after_the_end_gets_what_it_has_missed(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
@@ -238,7 +238,7 @@ async def test_reader_that_comes_back_after_the_end_gets_what_it_has_missed(serv
 
 
 @numbered
-@both_stores
+@every_store
 @pytest.mark.requirement("subscribe.terminal-task-refused")
 async def test_reader_that_has_seen_the_end_is_refused_when_it_comes_back(serve: Serve) -> None:
     agent = await serve(hello)
@@ -249,7 +249,7 @@ async def test_reader_that_has_seen_the_end_is_refused_when_it_comes_back(serve:
 
 
 @numbered
-@both_stores
+@every_store
 async def test_last_event_of_a_time_before_the_agent_was_started_anew_is_gone_on_from(serve: Serve) -> None:
     puppet = Puppet()
     agent = await serve(puppet)
