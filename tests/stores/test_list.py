@@ -241,7 +241,7 @@ class Life:
             case ("prune", age):
                 limit = self.ticks.at - age
                 gone = [task for task in self.tasks if task.state.terminal and task.updated < limit]
-                store.retention = Retention(ttl_s=age / 1_000_000)  # type: ignore[attr-defined]
+                store.retention = Retention(ttl_s=age / 1_000_000)
                 assert (await store.prune(self.ticks.at)).tasks == len(gone)
                 self.tasks = [task for task in self.tasks if task not in gone]
                 for task in gone:
