@@ -120,7 +120,9 @@ class Link:
     def __init__(self, options: dict[str, Any], shown: str, patience_s: float, limit_s: float) -> None:
         self._options = options
         self.shown = shown  # the URL without its password
-        self.patience = Patience(shown, patience_s, (psycopg.Error, OSError, TimeoutError), passes, explained)
+        # A number that the database has no room for is an OverflowError of the driver.
+        faults = (psycopg.Error, OSError, TimeoutError, OverflowError)
+        self.patience = Patience(shown, patience_s, faults, passes, explained)
         self.limit_s = limit_s
         self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(_READERS)

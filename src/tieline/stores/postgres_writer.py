@@ -31,7 +31,7 @@ class PostgresWriter(GroupWriter):
             self._connection = None
 
     def _is_of_one(self, error: BaseException | None) -> bool:
-        return isinstance(error, psycopg.DataError) or (
+        return isinstance(error, (psycopg.DataError, OverflowError)) or (
             isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
         )
 
