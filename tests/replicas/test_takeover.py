@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.scene import within
-from tests.replicas.scene import CALLER, DATABASES, events_of, replicas, send, subscribe, text_of, until_state
+from tests.replicas.scene import CALLER, DATABASES, events_of, replicas, send, subscribe, task_of, text_of, until_state
 from tieline import Turn, agent
 from tieline.types import Task, TaskState, TaskStatusUpdateEvent
 
@@ -106,3 +106,33 @@ async def test_a_replica_that_leaves_in_good_order_hands_on_what_waits(database:
         done = (await here[1].send_message(send("this", task=task.id), CALLER)).value
         assert isinstance(done, Task)
         assert (done.state, text_of(done)) == (TaskState.COMPLETED, "this")
+
+
+@both
+@within(40)
+async def test_tasks_that_callers_ask_for_while_they_are_taken_over_end_once_and_with_the_same_reason(
+    database: str,
+) -> None:
+    async def stays(turn: Turn) -> Any:
+        yield "begun"
+        await asyncio.Event().wait()
+
+    async with replicas(agent(name="Stays")(stays), database) as here:
+        tasks = [(await here[0].send_message(send(str(n), at_once=True), CALLER)).value for n in range(60)]
+        ids = [task.id for task in tasks if isinstance(task, Task)]
+        await here.crash(0)
+
+        async def told(id_: str) -> list[Any]:
+            while (await task_of(here[1], id_)).state is TaskState.WORKING:  # noqa: ASYNC110 - at every moment
+                await asyncio.sleep(0)
+            return await events_of(await here[1].subscribe_to_task(subscribe(id_), CALLER, last_event_id=0))
+
+        for events in await asyncio.gather(*(told(id_) for id_ in ids)):
+            ends = [
+                event for event in events if isinstance(event, TaskStatusUpdateEvent) and event.status.state.terminal
+            ]
+            assert [end.status.state for end in ends] == [TaskState.FAILED]
+            assert ends[0] is events[-1]
+            message = ends[0].status.message
+            assert message is not None
+            assert message.text == "The server stopped while this task was at work."

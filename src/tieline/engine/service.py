@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TypeVar, cast
@@ -357,7 +356,7 @@ class Service(Upkeep):
             key, task_id = message_key(scope, message), ""
         self._check_room(starts=True)
         task_id = task_id or new_id()
-        heard = self.store.hear(key, task_id, time.time_ns() // 1000)
+        heard = self.store.hear(key, task_id, self._age.now())
         if isinstance(heard, asyncio.Future):
             heard = await self._to_begin(scope, task_id, heard)
         if heard is not None:
@@ -451,7 +450,7 @@ class Service(Upkeep):
         self, heard: Outcome, key: bytes, scope: str
     ) -> tuple[TaskLog | Record | Event, int] | None:
         """What came of a message that was heard before; None when nothing did, and it is this replica's to begin."""
-        waited = False
+        waited = ""  # the replica that has said what has come of it, which was nothing
         while True:
             if heard.reply is not None:
                 return Event(json=heard.reply), 0
@@ -465,15 +464,15 @@ class Service(Upkeep):
                 pass
             if self.replica is None or heard.replica == self.replica.id:
                 return None  # its agent was stopped before it had said anything
-            if not waited and await self.replica.is_alive(heard.replica):
-                waited = True
+            if waited != heard.replica and await self.replica.is_alive(heard.replica):
+                waited = heard.replica
                 with suppress(Gone):
                     await self.replica.ask(heard.replica, (scope, task_id), Wait(), limit_s=None)
             elif await self._to_begin(scope, task_id, cast(SharedStore, self.store).claim_message(key, heard.replica)):
                 return None
             else:
-                waited = False
-            told = self.store.hear(key, task_id, time.time_ns() // 1000)
+                waited = ""
+            told = self.store.hear(key, task_id, self._age.now())
             again = await self._read(told) if isinstance(told, asyncio.Future) else told
             if again is None:
                 return None

@@ -32,6 +32,7 @@ log = logging.getLogger("tieline.engine")
 T = TypeVar("T")
 
 STOPPED = "The server stopped while this task was at work."
+_LOST = "The server lost track of this task when its store failed."
 
 _REFERENCES = 20
 
@@ -71,6 +72,8 @@ class Tasks(ABC):
         self.waiting = 0  # how many agents wait for their caller
         self._anonymous = self.scope_prefix + "0:/"
         self._readings: set[_Reading] = set()
+        self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
+        self._seen_to: set[tuple[str, str]] | None = None  # while orphans are taken over: those that callers came for
 
     # --- what looks after them adds -----------------------------------------------------------------------------------
 
@@ -120,7 +123,7 @@ class Tasks(ABC):
         return self.runs.get((scope, task_id))
 
     def _is_lost(self, record: Record) -> bool:
-        """Whether a task without a run says that it is at work here: a failing store has left it so."""
+        """Whether a task without a run says that it is at work here: a failing store or a dead server left it so."""
         return not (record.state.terminal or record.state.interrupted) and record.owner == self._me
 
     async def _found(self, task_id: str, scope: str) -> Run | Record:
@@ -147,8 +150,8 @@ class Tasks(ABC):
     async def _living(self, task_id: str, scope: str) -> Run | Remote | Record:
         """What there is of a task that has not ended: its run, made if need be, or what follows it elsewhere.
 
-        Of one that has ended, its record. A task that says it is at work but has no run was left so by a failing
-        store: it is ended first.
+        Of one that has ended, its record. A task of this process's that says it is at work but has no run was left so
+        by a failing store, or by a server that died: its agent is started again, or it is ended, first.
 
         Raises TaskNotFound.
         """
@@ -168,18 +171,16 @@ class Tasks(ABC):
                     task = await self.stored(found)
                     if reading.stale or self._run(task_id, scope) is not None:
                         continue
-                words = "The server lost track of this task when its store failed."
-                await self._adopt_one(found, task, words)
+                if self._seen_to is not None:
+                    self._seen_to.add((scope, task_id))
+                await self._adopt_one(found, task, _LOST if (task_id, scope) in self._lost else STOPPED)
                 continue
             if found.owner != self._me and await self._is_elsewhere(found):
                 return await self._remote(found)
             if found.owner != self._me:
                 claimed = await self._read(cast(SharedStore, self.store).claim(scope, task_id, found.owner))
-                if claimed is None:
-                    continue
-                if not claimed.state.interrupted:  # at work, and its server has died a moment ago
-                    await self._adopt_one(claimed, await self.stored(claimed), STOPPED)
-                    continue
+                if claimed is None or not claimed.state.interrupted:
+                    continue  # if it is this replica's now, its server has died a moment ago
                 found = claimed
             run = await self._revived(found)
             if run is not None:

@@ -33,7 +33,6 @@ class Upkeep(Tasks):
         super().__init__(agent, store, namespace=namespace, limits=limits)
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
         self._quiet: dict[Run, None] = {}  # those that have said nothing yet
-        self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ready = False
@@ -73,8 +72,7 @@ class Upkeep(Tasks):
     def lost(self, run: Run) -> None:
         if run.published:
             self._lost.add((run.task_id, run.scope))
-            if self._finding is None:
-                self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
+            self._find_later()
 
     # --- limits -------------------------------------------------------------------------------------------------------
 
@@ -104,18 +102,29 @@ class Upkeep(Tasks):
 
         Raises StoreError.
         """
-        while not self._draining and (records := await self.store.take(self.scope_prefix)):
-            for record in records:
-                try:
-                    await self._adopt_one(record, await self.stored(record), STOPPED)
-                except InternalError as error:
-                    if self.replica is not None:
-                        continue  # it is tried again with what a failing store has left (`lost`)
-                    words = f"task {record.task_id}, left at work earlier, cannot be ended: {error}"
-                    raise StoreError(words) from error
+        self._seen_to = set()
+        try:
+            while not self._draining and (records := await self.store.take(self.scope_prefix)):
+                for record in records:
+                    await self._adopt_taken(record)
+                if self.replica is None:
+                    break
+                self.replica.announce([(record.scope, record.task_id) for record in records])
+        finally:
+            self._seen_to = None
+
+    async def _adopt_taken(self, record: Record) -> None:
+        try:
+            task = await self.stored(record)
+            if self._seen_to is not None and (record.scope, record.task_id) in self._seen_to:
+                return  # and may have gone on: the record is old
+            await self._adopt_one(record, task, STOPPED)
+        except InternalError as error:
             if self.replica is None:
-                break
-            self.replica.announce([(record.scope, record.task_id) for record in records])
+                words = f"task {record.task_id}, left at work earlier, cannot be ended: {error}"
+                raise StoreError(words) from error
+            self._lost.add((record.task_id, record.scope))
+            self._find_later()
 
     async def _adopt_one(self, record: Record, task: Task, words: str) -> None:
         key = (record.scope, record.task_id)
@@ -154,6 +163,10 @@ class Upkeep(Tasks):
             elif record.owner != self._me and not run.closed:
                 run.lose(VersionConflict("another replica has taken it over"))
 
+    def _find_later(self) -> None:
+        if self._finding is None:
+            self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
+
     def _find_lost(self) -> None:
         self._finding = None
         self._ending = asyncio.ensure_future(self._end_lost())
@@ -172,8 +185,8 @@ class Upkeep(Tasks):
                     if isinstance(found, TaskLog):
                         self.forget(found)
         self._ending = None
-        if self._lost and self._finding is None:
-            self._finding = asyncio.get_running_loop().call_later(_LOST_S, self._find_lost)
+        if self._lost:
+            self._find_later()
 
     # --- what is too old ----------------------------------------------------------------------------------------------
 
