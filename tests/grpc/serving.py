@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2, status_pb2
 import tieline
 from tests.behaviour.agents import Puppet
 from tieline import Agent, App
+from tieline.ids import new_id
 from tieline.server.grpc import GrpcServer
 
 __all__ = ["LIMIT_S", "Refusal", "Served", "eventually", "refused", "run", "said", "said03", "served"]
@@ -72,13 +73,13 @@ async def served(agent: Agent | Puppet | dict[str, Agent], **options: Any) -> As
 
 def said(text: str = "hi", *, parts: Any = None, configuration: Any = None, **fields: Any) -> pb.SendMessageRequest:
     """A request of 1.0 with a message of the user."""
-    message = pb.Message(message_id="m", role=pb.ROLE_USER, parts=parts or [pb.Part(text=text)], **fields)
+    message = pb.Message(message_id=new_id(), role=pb.ROLE_USER, parts=parts or [pb.Part(text=text)], **fields)
     return pb.SendMessageRequest(message=message, configuration=configuration)
 
 
 def said03(text: str = "hi", *, parts: Any = None, configuration: Any = None, **fields: Any) -> pb03.SendMessageRequest:
     """A request of 0.3 with a message of the user."""
-    message = pb03.Message(message_id="m", role=pb03.ROLE_USER, content=parts or [pb03.Part(text=text)], **fields)
+    message = pb03.Message(message_id=new_id(), role=pb03.ROLE_USER, content=parts or [pb03.Part(text=text)], **fields)
     return pb03.SendMessageRequest(request=message, configuration=configuration)
 
 

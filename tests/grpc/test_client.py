@@ -37,6 +37,7 @@ from tieline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
+from tieline.ids import new_id
 from tieline.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -61,7 +62,7 @@ def said(
     *parts: Part | str, configuration: SendMessageConfiguration | None = None, **fields: Any
 ) -> SendMessageRequest:
     made = tuple(Part(part) if isinstance(part, str) else part for part in parts or ("hi",))
-    return SendMessageRequest(Message("m", Role.USER, made, **fields), configuration=configuration)
+    return SendMessageRequest(Message(new_id(), Role.USER, made, **fields), configuration=configuration)
 
 
 @asynccontextmanager
