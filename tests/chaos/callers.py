@@ -20,9 +20,6 @@ from tieline.errors import A2AError, TaskInDoubt, Unreachable
 
 __all__ = ["Callers"]
 
-GRACE_S: Final = 5.0
-"""What anything may take beside the lease, and the pauses of the agent."""
-
 _HEADERS: Final = {"A2A-Version": "1.0", "Accept": "text/event-stream, application/json"}
 _POLL_S: Final = 0.3
 _AGAIN_S: Final = 0.05
@@ -34,9 +31,16 @@ class _Stuck(Exception):
 
 
 class Callers:
-    """What all callers share: the replicas, connections to them, and a peer for each agent through the balancer."""
+    """What all callers share: the replicas, connections to them, and a peer for each agent through the balancer.
 
-    def __init__(self, replicas: Replicas, session: aiohttp.ClientSession, peers: dict[str, Peer], zero: float) -> None:
+    `grace_s`: what anything may take beside the lease and the pauses of the agent. `zero`: the start, by the monotonic
+    clock.
+    """
+
+    def __init__(
+        self, replicas: Replicas, session: aiohttp.ClientSession, peers: dict[str, Peer], *, grace_s: float, zero: float
+    ) -> None:
+        self._grace_s = grace_s
         self._replicas = replicas
         self._session = session
         self._peers = peers
@@ -192,7 +196,7 @@ class Callers:
         since = work.now()
         while True:
             waits = subscriber.state == "INPUT_REQUIRED"
-            longest = LEASE_S + GRACE_S if waits else 0.0  # of the answer, beside its consequences
+            longest = LEASE_S + self._grace_s if waits else 0.0  # of the answer, beside its consequences
             chunk = await self._in_time(
                 work, response.content.readany(), f"{subscriber.name}: silence behind {subscriber.last}", longest, since
             )
@@ -332,13 +336,12 @@ class Callers:
         order = work.plan.replicas
         return self._replicas.living(order[turn % len(order)])
 
-    @staticmethod
-    def _patience(work: Work) -> float:
+    def _patience(self, work: Work) -> float:
         """How long there may be no news: one that goes on after a crash does again, silently, what it had done."""
         plan = work.plan
         pause_s = plan.pause_ms / 1000
         again = plan.chunks * (1 + plan.asks) if plan.agent == "tough" else 1
-        return LEASE_S + GRACE_S + again * pause_s
+        return LEASE_S + self._grace_s + again * pause_s
 
     async def _in_time(
         self, work: Work, waiting: Awaitable[Any], words: str, more_s: float, since: float | None = None

@@ -65,7 +65,7 @@ def tasks(seed: int, lane: int, replicas: int) -> Iterator[Task]:
             agent=random.choice(("frail", "tough")),
             asks=asks,
             chunks=chunks,
-            pause_ms=random.choice((0, 40, 150, 300)),
+            pause_ms=random.choice((0, 100, 300, 600)),
             way=way,
             twice=raw and random.random() < 0.2,
             watched=raw and random.random() < 0.3,

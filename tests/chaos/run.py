@@ -17,7 +17,7 @@ import aiohttp
 import tieline
 from tests.chaos import plan
 from tests.chaos.agents import LEASE_S
-from tests.chaos.callers import GRACE_S, Callers
+from tests.chaos.callers import Callers
 from tests.chaos.replicas import Balancer, Replica, Replicas, replicas_on
 from tests.chaos.seen import Work
 from tests.chaos.verdict import Death, Fault, judge
@@ -28,6 +28,7 @@ from tieline.stores.base import StoredTask
 __all__ = ["SERVERS", "Outcome", "chaos", "main", "migrated"]
 
 SERVERS: Final[dict[str, type[DatabaseServer]]] = {"postgres": PostgresServer, "redis": RedisServer}
+GRACE_S: Final = 5.0
 _LAST_S: Final = 60.0  # for the tasks that are at work when the kills are over
 _SHOWN: Final = 5  # faults that are printed whole
 
@@ -82,7 +83,9 @@ async def migrated(store: str) -> None:
     await found.close()
 
 
-async def chaos(store: str, *, seed: int, tasks: int, kills: int, replicas: int = 3) -> Outcome:
+async def chaos(
+    store: str, *, seed: int, tasks: int, kills: int, replicas: int = 3, grace_s: float = GRACE_S
+) -> Outcome:
     """So many callers at once, each with one task behind the other, until so many replicas were killed."""
     outcome = Outcome(seed)
     await migrated(store)
@@ -99,7 +102,7 @@ async def chaos(store: str, *, seed: int, tasks: int, kills: int, replicas: int 
             for name in ("frail", "tough")
         }
         zero = time.monotonic()
-        callers = Callers(alive, session, peers, zero)
+        callers = Callers(alive, session, peers, grace_s=grace_s, zero=zero)
         over = asyncio.Event()
 
         async def lane(number: int) -> None:
@@ -158,16 +161,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=300, help="at once (300)")
     parser.add_argument("--kills", type=int, default=10, help="how often a replica is killed (10)")
     parser.add_argument("--replicas", type=int, default=3, help="how many there are (3)")
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=GRACE_S,
+        metavar="SECONDS",
+        help="what anything may take beside the lease; more on a machine with too much to do (5)",
+    )
     given = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     failed = False
     for kind in [given.store] if given.store else sorted(SERVERS):
-        print(f"seed {seed}: {kind}, lease {LEASE_S:g} s, and {GRACE_S:g} s beside it", flush=True)
+        print(f"seed {seed}: {kind}, lease {LEASE_S:g} s, and {given.grace:g} s beside it", flush=True)
         with SERVERS[kind]() as server:
             outcome = asyncio.run(
-                chaos(server.url(), seed=seed, tasks=given.tasks, kills=given.kills, replicas=given.replicas)
+                chaos(
+                    server.url(),
+                    seed=seed,
+                    tasks=given.tasks,
+                    kills=given.kills,
+                    replicas=given.replicas,
+                    grace_s=given.grace,
+                )
             )
         print(outcome, flush=True)
         failed = failed or outcome.failed
