@@ -69,6 +69,10 @@ class GroupWriter(ABC):
     def _is_of_one(self, error: BaseException | None) -> bool:
         """Whether an error may be of one append alone: its values, or its size."""
 
+    def _refused(self, append: Append) -> StoreError:
+        """Why the server has not done an append."""
+        return VersionConflict(f"task {append.task_id} is not at {append.after}, or another replica has taken it over")
+
     @abstractmethod
     async def _let_go(self) -> None:
         """Close what it writes on."""
@@ -128,6 +132,12 @@ class GroupWriter(ABC):
             if group is not None:
                 await asyncio.wait([group.done])
 
+    async def all_released(self) -> None:
+        """Wait for what is to be released, that another replica that hears of it now can claim it."""
+        for group in (self._under_way, self._next):
+            if group is not None and group.released:
+                await asyncio.wait([group.done])
+
     async def close(self) -> None:
         """Write what is there and let go of the connection."""
         while self._writing is not None:
@@ -182,9 +192,7 @@ class GroupWriter(ABC):
         else:
             for key, append in group.appends.items():
                 if key not in done:
-                    failures[key] = VersionConflict(
-                        f"task {append.task_id} is not at {append.after}, or another replica has taken it over"
-                    )
+                    failures[key] = self._refused(append)
             for message, (_, _, told) in group.heard.items():
                 if not told.done():
                     told.set_result(heard.get(message))

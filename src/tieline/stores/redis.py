@@ -20,7 +20,6 @@ from tieline.ids import new_id
 from tieline.stores import shown
 from tieline.stores.base import (
     Append,
-    Keep,
     Outcome,
     Page,
     Pruned,
@@ -32,9 +31,9 @@ from tieline.stores.base import (
     StoreError,
 )
 from tieline.stores.bytekeys import digest, packed, unpacked
-from tieline.stores.pruning import Tally
 from tieline.stores.redis_link import Link, read_url
 from tieline.stores.redis_post import Post
+from tieline.stores.redis_pruning import Pruning
 from tieline.stores.redis_scripts import FIELDS
 from tieline.stores.redis_writer import RedisWriter
 from tieline.types import TaskState
@@ -46,10 +45,10 @@ DEFAULT_RETENTION: Final = Retention(ttl_s=7 * 24 * 3600)
 log = logging.getLogger("tieline.stores")
 
 _SCHEMA_VERSION: Final = 1
-_ENDS: Final = [state.value for state in TaskState if state.terminal]
 _U63: Final = (1 << 63) - 1
-_PRUNE: Final = 300  # in one step
-_PAGE: Final = 200
+_PAGE: Final = 200  # tasks that are read, or put, at a time
+_PUT_BYTES: Final = 8 * 1024 * 1024
+_LOOKS: Final = 5  # at a page that changes while it is read
 _EXTRA_S: Final = 3600  # that Redis itself keeps outcomes longer than a prune does
 
 
@@ -61,7 +60,7 @@ class RedisStore:
     def __init__(
         self, url: str, retention: Retention = DEFAULT_RETENTION, *, patience_s: float = 10.0, limit_s: float = 30.0
     ) -> None:
-        """Raises ValueError when the prefix is none.
+        """Raises ValueError when the URL is none of a Redis, or the prefix is none.
 
         Args:
             patience_s: How long what breaks off is tried again.
@@ -74,7 +73,7 @@ class RedisStore:
         address, prefix = read_url(url)
         self._link = Link(address, self.url, prefix, patience_s, limit_s)
         self._writer = RedisWriter(self._link, self.replica)
-        self._post = Post(self._link, self.replica)
+        self._post = Post(self._link, self.replica, self._writer.all_released)
         self._open = False
 
     def __repr__(self) -> str:
@@ -90,10 +89,12 @@ class RedisStore:
 
     async def migrate(self) -> tuple[int, int]:
         """Make it ready; returns the version that its keys had (0: none), and have."""
-        before = await self._version()
-        await self._ready()
-        if not self._open:
-            await self._link.close()
+        try:
+            before = await self._version()
+            await self._ready()
+        finally:
+            if not self._open:
+                await self._link.close()
         return before, _SCHEMA_VERSION
 
     async def _version(self) -> int:
@@ -102,9 +103,9 @@ class RedisStore:
     async def _ready(self) -> None:
         """Check the version, and mark an empty store as ours. Raises StoreError."""
         key = self._link.key("meta")
-        info = await self._link.call("INFO", "server")
-        version = info["redis_version"] if isinstance(info, dict) else "?"
-        if str(version).partition(".")[0].isdigit() and int(str(version).partition(".")[0]) < 7:
+        version = str((await self._link.call("INFO", "server")).get("redis_version", ""))
+        number = version.partition(".")[0]
+        if number.isdecimal() and int(number) < 7:
             raise StoreError(f"{self.url} is Redis {version}; version 7 or later is needed.")
         await self._link.call("HSETNX", key, "version", _SCHEMA_VERSION)
         await self._link.call("HSETNX", key, "epoch", os.urandom(8).hex())
@@ -114,7 +115,7 @@ class RedisStore:
                 f"{self.url} has keys of version {found}; this version of tieline knows {_SCHEMA_VERSION}."
                 + (" Use a newer one." if found > _SCHEMA_VERSION else f" Run: tieline store migrate '{self.url}'")
             )
-        self._writer.epoch = await self._link.call("HGET", key, "epoch")
+        self._link.epoch = await self._link.call("HGET", key, "epoch")
 
     async def open(self) -> int:
         if not self._open:
@@ -131,15 +132,12 @@ class RedisStore:
     async def _warn(self) -> None:
         """Say it when this Redis may forget what it was told."""
         try:
-            policy, appendonly, save = [
-                (await self._link.call("CONFIG", "GET", name))[name]
-                for name in ("maxmemory-policy", "appendonly", "save")
-            ]
-        except (StoreError, KeyError, TypeError):
+            settings = await self._link.call("CONFIG GET", "maxmemory-policy", "appendonly", "save")
+        except StoreError:
             return  # a server that does not tell
-        if appendonly == "no" and not save:
+        if settings.get("appendonly") == "no" and not settings.get("save"):
             log.warning("%s keeps nothing on disk: tasks are lost when it ends. Set appendonly yes.", self.url)
-        if policy != "noeviction":
+        if settings.get("maxmemory-policy", "noeviction") != "noeviction":
             log.warning("%s may drop tasks when it is full. Set maxmemory-policy noeviction.", self.url)
 
     async def close(self) -> None:
@@ -162,68 +160,61 @@ class RedisStore:
     async def get(self, scope: str, task_id: str) -> Record | None:
         await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
-        return _record(await self._link.call("HMGET", self._link.key("t:", task), *FIELDS))
+        return _record(await self._link.call(*self._row(task)))
+
+    def _row(self, task: bytes) -> tuple[Any, ...]:
+        return ("HMGET", self._link.key("t:", task), *FIELDS)
 
     async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
         await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
-        return await self._events(task, after)
+        version, entries = await self._reads(
+            ("HGET", self._link.key("t:", task), "version"), self._entries(task, after)
+        )
+        if version is None or (not entries and int(version) > after):
+            return None
+        return _events(entries, after)
 
-    async def _events(self, task: bytes, after: int) -> builtins.list[tuple[int, Event]]:
-        first = max(0, min(after, _U63 - 1)) + 1
-        entries = await self._link.call("XRANGE", self._link.key("l:", task), f"{first}-0", "+")
-        return [
-            (number, Event(json=line))
-            for _, fields in entries
-            for number, line in enumerate(fields[b"b"].split(b"\n"), int(fields[b"f"]))
-            if number > after
-        ]
+    async def _reads(self, *commands: tuple[Any, ...]) -> Any:
+        """Several reads in one round trip."""
+        return await self._link.retried(lambda attempt: self._link.all_of(commands))
+
+    def _entries(self, task: bytes, after: int) -> tuple[Any, ...]:
+        return ("XRANGE", self._link.key("l:", task), f"{max(0, min(after, _U63 - 1)) + 1}-0", "+")
 
     async def list(self, query: Query) -> Page:
         scope = packed(query.scope)
+        sets = []
         if query.context_id is not None:
-            key = self._link.key("c:", digest(scope, packed(query.context_id)))
-        elif query.state is not None:
-            key = self._link.key("x:", digest(scope) + query.state.value.encode())
-        else:
-            key = self._link.key("s:", digest(scope))
-        lowest: int | str = "-inf" if query.since is None else query.since
-        filtered = query.context_id is not None and query.state is not None
-        total = 0 if filtered else int(await self._link.call("ZCOUNT", key, lowest, "+inf"))
-        records: builtins.list[Record] = []
-        offset = 0
-        highest: int | str = "+inf" if query.before is None or filtered else query.before[0]
+            sets.append(b"c:" + digest(scope, packed(query.context_id)))
+        if query.state is not None:
+            sets.append(b"x:" + digest(scope) + query.state.value.encode())
+        if not sets:
+            sets.append(b"s:" + digest(scope))
+        one, other = (*sets, b"")[:2]
+        before = (b"", b"") if query.before is None else (query.before[0], packed(query.before[1]))
+        since = b"" if query.since is None else query.since
+        looks = 0
         while True:
-            ids = await self._link.call("ZREVRANGEBYSCORE", key, highest, lowest, "LIMIT", offset, _PAGE)
-            offset += len(ids)
-            for record in await self._records(scope, ids):
-                if filtered:
-                    if record.state is not query.state:
-                        continue
-                    total += 1
-                if query.before is not None and (record.updated, record.task_id) >= query.before:
-                    continue
-                if len(records) <= query.limit:
-                    records.append(record)
-            if len(ids) < _PAGE or (len(records) > query.limit and not filtered):
-                break
-        return Page(records[: query.limit], total, len(records) > query.limit)
+            total, found = await self._link.run("list", one, other, since, *before, query.limit + 1)
+            read = await self._records([digest(scope, task_id) for task_id in found[::2]])
+            records = [
+                record
+                for record, updated in zip(read, found[1::2], strict=True)
+                if record is not None
+                and record.updated == int(updated)
+                and (query.state is None or record.state is query.state)
+            ]
+            looks += 1
+            if len(records) == len(read) or looks == _LOOKS:  # else some have changed since they were found
+                return Page(records[: query.limit], int(total), len(found) > 2 * query.limit)
 
-    async def _records(self, scope: bytes, ids: Sequence[bytes]) -> builtins.list[Record]:
-        async def read(attempt: int) -> Any:
-            pipeline = self._link.pipeline()
-            for task_id in ids:
-                pipeline.hmget(self._link.key("t:", digest(scope, task_id)), FIELDS)
-            return await pipeline.execute()
-
-        rows = await self._link.patience.retried(read) if ids else []
-        return [record for row in rows if (record := _record(row)) is not None]
+    async def _records(self, tasks: Sequence[bytes]) -> builtins.list[Record | None]:
+        return [_record(row) for row in await self._reads(*[self._row(task) for task in tasks])]
 
     async def take(self, scope_prefix: str) -> Sequence[Record]:
-        mark = os.urandom(8)
-        rows = await self._link.patience.retried(
-            lambda attempt: self._link.run_once("take", self.replica, packed(scope_prefix), mark, 1 if attempt else 0)
-        )
+        await self._writer.all_released()
+        rows = await self._link.run_marked("take", self.replica, packed(scope_prefix), os.urandom(8))
         return [record for row in rows if (record := _record(row)) is not None]
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -238,27 +229,29 @@ class RedisStore:
 
     async def claim_message(self, key: bytes, replica: str) -> bool:
         """See SharedStore."""
-        return bool(await self._link.run("claim_message", key, self.replica, replica))
+        return bool(await self._link.run_marked("claim_message", key, self.replica, replica, os.urandom(8)))
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
     async def beat(self) -> Mapping[str, int]:
         """See SharedStore."""
         epoch, counts = await self._link.run("beat", self.replica, _SCHEMA_VERSION, os.urandom(8).hex())
-        if self._writer.epoch and epoch != self._writer.epoch:
-            log.error("%s was emptied while in use: what was kept there is gone", self.url)
-        self._writer.epoch = epoch
+        before, self._link.epoch = self._link.epoch, epoch
+        if before and epoch != before:
+            log.error("%s", self._link.emptied)
+            self._link.renewed = True
+            self._post.lost()
         return {counts[at].decode(): int(counts[at + 1]) for at in range(0, len(counts), 2)}
 
     async def bury(self, replica: str, beats: int) -> bool:
         """See SharedStore."""
-        return bool(await self._link.run("bury", replica, beats))
+        return bool(await self._link.run_marked("bury", replica, beats))
 
     async def claim(self, scope: str, task_id: str, owner: str) -> Record | None:
         """See SharedStore."""
         await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
-        row = await self._link.run("claim", task, self.replica, owner)
+        row = await self._link.run_marked("claim", task, self.replica, owner, os.urandom(8))
         return _record(row) if row else None
 
     def release(self, scope: str, task_id: str) -> None:
@@ -276,72 +269,8 @@ class RedisStore:
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
     async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
-        retention, tally = self.retention, Tally()
         await self._writer.all_written()
-        for state in _ENDS:
-            keep = retention.states.get(TaskState(state)) or Keep(retention.ttl_s)
-            if keep.ttl_s is not None:
-                await self._drop(tally, told, [state], now - int(keep.ttl_s * 1_000_000), None)
-            if keep.max_bytes is not None:
-                await self._drop(tally, told, [state], None, await self._count(f"bytes:{state}") - keep.max_bytes)
-        if retention.max_bytes is not None:
-            await self._drop(tally, told, _ENDS, None, await self._count("bytes") - retention.max_bytes)
-        logs = retention.logs
-        if logs.ttl_s is not None:
-            await self._drop_logs(tally, told, now - int(logs.ttl_s * 1_000_000), None)
-        if logs.max_bytes is not None:
-            await self._drop_logs(tally, told, None, await self._count("logs") - logs.max_bytes)
-        await self._drop_messages(tally, told, now)
-        return tally.pruned()
-
-    async def _count(self, name: str) -> int:
-        return int(await self._link.call("HGET", self._link.key("n"), name) or 0)
-
-    async def _drop(
-        self,
-        tally: Tally,
-        told: Callable[[Pruned], object] | None,
-        states: builtins.list[str],
-        before: int | None,
-        enough: int | None,
-    ) -> None:
-        """Drop ended tasks, the oldest first: those from before `before`, or as many as hold `enough` bytes."""
-        while enough is None or enough > 0:
-            dropped = await self._link.run("drop", _number(before), _number(enough), _PRUNE, *states)
-            for state, size in dropped:
-                tally.task(TaskState(state.decode()), int(size))
-                enough = None if enough is None else enough - int(size)
-            if told is not None and dropped:
-                told(tally.pruned())
-            if len(dropped) < _PRUNE:
-                return
-
-    async def _drop_logs(
-        self, tally: Tally, told: Callable[[Pruned], object] | None, before: int | None, enough: int | None
-    ) -> None:
-        """Drop logs of ended tasks, as `_drop` does."""
-        while enough is None or enough > 0:
-            sizes = await self._link.run("drop_logs", _number(before), _number(enough), _PRUNE)
-            tally.logs += len(sizes)
-            tally.bytes += sum(sizes)
-            enough = None if enough is None else enough - sum(sizes)
-            if told is not None and sizes:
-                told(tally.pruned())
-            if len(sizes) < _PRUNE:
-                return
-
-    async def _drop_messages(self, tally: Tally, told: Callable[[Pruned], object] | None, now: int) -> None:
-        keep = self.retention.messages
-        before = -1 if keep.ttl_s is None else now - int(keep.ttl_s * 1_000_000)
-        while True:
-            over = 0 if keep.max_bytes is None else await self._count("outcomes") - keep.max_bytes
-            sizes = await self._link.run("drop_messages", before, over, _PRUNE)
-            tally.messages += len(sizes)
-            tally.bytes += sum(sizes)
-            if told is not None and sizes:
-                told(tally.pruned())
-            if len(sizes) < _PRUNE:
-                return
+        return await Pruning(self._link, told).run(self.retention, now)
 
     async def stats(self) -> Stats:
         counts = {name.decode(): int(n) for name, n in (await self._link.call("HGETALL", self._link.key("n"))).items()}
@@ -364,48 +293,75 @@ class RedisStore:
         )
 
     async def tasks(self) -> AsyncIterator[StoredTask]:
-        given: set[bytes] = set()  # one that changes while this goes on would be met again
-        lowest: int | str = "-inf"
+        given: set[bytes] = set()  # what has not ended may change, and would be met again
+        last: int | str = "-inf"
+        of_last: set[bytes] = set()  # all of that moment that were met
         while True:
-            found = await self._link.call("ZRANGEBYSCORE", self._link.key("u"), lowest, "+inf", "LIMIT", 0, _PAGE)
-            offset = _PAGE
-            while len(found) == _PAGE and all(task in given for task in found):  # many of one moment
-                found = await self._link.call(
-                    "ZRANGEBYSCORE", self._link.key("u"), lowest, "+inf", "LIMIT", offset, _PAGE
-                )
-                offset += _PAGE
-            new = [task for task in found if task not in given]
+            found = await self._link.call(
+                *("ZRANGEBYSCORE", self._link.key("u"), last, "+inf", "WITHSCORES"),
+                *("LIMIT", 0, _PAGE + len(of_last)),
+            )
+            new = [(task, int(at)) for task, at in zip(found[::2], found[1::2], strict=True) if task not in of_last]
             if not new:
                 return
-            for task in new:
-                given.add(task)
-                record = _record(await self._link.call("HMGET", self._link.key("t:", task), *FIELDS))
+            for task, updated in new:
+                if updated != last:
+                    last, of_last = updated, set()
+                of_last.add(task)
+                if task in given:
+                    continue
+                row, entries = await self._reads(self._row(task), self._entries(task, 0))
+                record = _record(row)
                 if record is None:
                     continue
-                lowest = record.updated if lowest == "-inf" else max(int(lowest), min(record.updated, int(lowest)))
-                events = await self._events(task, 0)
-                yield StoredTask(record, [pair for pair in events if pair[0] <= record.version])
-            score = await self._link.call("ZSCORE", self._link.key("u"), new[-1])
-            if score is not None:
-                lowest = int(score)
+                if not record.state.terminal:
+                    given.add(task)
+                elif record.updated != updated:
+                    given.add(task)  # it has ended since it was found, and stands further on
+                yield StoredTask(record, [pair for pair in _events(entries, 0) if pair[0] <= record.version])
 
     async def put(self, tasks: Sequence[StoredTask]) -> int:
-        new = 0
+        new, mark = 0, os.urandom(8)
+        page: builtins.list[tuple[Any, ...]] = []
+        room = _PUT_BYTES
         for task in tasks:
-            record = task.record
-            scope, task_id, context = packed(record.scope), packed(record.task_id), packed(record.context_id)
-            new += await self._link.run(
-                "put",
-                *(digest(scope, task_id), digest(scope), digest(scope, context), scope, task_id, context),
-                *(record.state.value, record.updated, record.version, record.snapshot, record.snapshot_version),
-                task.events[0][0] if task.events else b"",
-                b"\n".join([event.json for _, event in task.events]),
+            page.append(_words(task))
+            room -= len(page[-1][-1]) + len(task.record.snapshot)
+            if room < 0 or len(page) == _PAGE:
+                new += await self._put(mark, page)
+                page, room = [], _PUT_BYTES
+        return new + await self._put(mark, page)
+
+    async def _put(self, mark: bytes, page: Sequence[Sequence[Any]]) -> int:
+        return sum(
+            await self._link.retried(
+                lambda attempt: self._link.run_all(
+                    [("put", (self._link.epoch, mark, 1 if attempt else 0, *words)) for words in page]
+                )
             )
-        return new
+        )
 
 
-def _number(value: int | None) -> int | bytes:
-    return b"" if value is None else value
+def _words(task: StoredTask) -> tuple[Any, ...]:
+    """A task as the script takes it."""
+    record = task.record
+    scope, task_id, context = packed(record.scope), packed(record.task_id), packed(record.context_id)
+    return (
+        *(digest(scope, task_id), digest(scope), digest(scope, context), scope, task_id, context),
+        *(record.state.value, record.updated, record.version, record.snapshot, record.snapshot_version),
+        task.events[0][0] if task.events else b"",
+        b"\n".join([event.json for _, event in task.events]),
+    )
+
+
+def _events(entries: Sequence[Any], after: int) -> builtins.list[tuple[int, Event]]:
+    """The events behind `after` in entries of a log."""
+    return [
+        (number, Event(json=line))
+        for _, fields in entries
+        for number, line in enumerate(fields[b"b"].split(b"\n"), int(fields[b"f"]))
+        if number > after
+    ]
 
 
 def _record(row: Any) -> Record | None:

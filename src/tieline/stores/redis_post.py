@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tieline.stores.base import StoreError
@@ -17,17 +18,18 @@ __all__ = ["Post"]
 log = logging.getLogger("tieline.stores")
 
 _BLOCK_S: Final = 5
-_LETTERS: Final = 100_000  # at most that wait for one reader
+_LETTERS: Final = 100_000  # at most that wait for one reader: with more, they are dropped, and it is told of a gap
 _KEPT_S: Final = 120  # a stream that nobody writes to any more is forgotten then
 _PAUSE_S: Final = 0.2
 _AT_ONCE: Final = 1000
 
 
 class Post:
-    """What one replica sends and hears."""
+    """What one replica sends and hears. `ready` is waited for before each sending."""
 
-    def __init__(self, link: Link, replica: str) -> None:
+    def __init__(self, link: Link, replica: str, ready: Callable[[], Awaitable[None]]) -> None:
         self._link = link
+        self._ready = ready
         self._key = link.key("i:", replica.encode())
         self._client: Any = None
         self._heard: Callable[[bytes], object] = lambda letter: None
@@ -79,8 +81,12 @@ class Post:
             while self._posted is not None:
                 outbox, self._outbox = self._outbox, {}
                 posted, self._posted = self._posted, None
+                scripts = [
+                    ("post", (replica, _LETTERS, _KEPT_S, *letters)) for replica, letters in outbox.items() if letters
+                ]
+                await self._ready()
                 try:
-                    await self._link.patience.retried(lambda attempt, outbox=outbox: self._put(outbox))  # type: ignore[misc]
+                    await self._link.retried(partial(self._put, scripts))
                 except StoreError as error:
                     posted.set_exception(error)
                     posted.exception()  # who waits for it hears of it all the same
@@ -89,39 +95,42 @@ class Post:
         finally:
             self._sending = None
 
-    async def _put(self, outbox: dict[str, list[bytes]]) -> None:
-        pipeline = self._link.pipeline()
-        for replica, letters in outbox.items():
-            key = self._link.key("i:", replica.encode())
-            for letter in letters:
-                pipeline.xadd(key, {b"b": letter}, maxlen=_LETTERS, approximate=True)
-            pipeline.expire(key, _KEPT_S)
-        await pipeline.execute()
+    async def _put(self, scripts: Sequence[tuple[str, Sequence[Any]]], attempt: int) -> None:
+        await self._link.run_all(scripts)  # what was sent twice is read twice
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         """Hear for as long as this store is open."""
-        last: bytes = b"0"
+        read = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", _BLOCK_S * 1000, "STREAMS", self._key, 0)
+        strike: list[tuple[Any, ...]] = []  # off what has been heard
         broken = False
         while True:
             try:
-                found = await self._client.execute_command(
-                    *("XREAD", "COUNT", _AT_ONCE, "BLOCK", _BLOCK_S * 1000, "STREAMS", self._key, last)
-                )
-                if broken:
-                    broken, last = False, b"0"
-                    self._gap()
-                entries = _entries(found)
-                for _, fields in entries:
-                    self._take(fields[1])
-                if entries:
-                    last = entries[-1][0]
-                    await self._client.xtrim(self._key, minid=last, approximate=False)
+                *_, found = await self._link.all_of([*strike, read], self._client)
             except (RedisError, OSError, TimeoutError) as error:
-                log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))
+                if not broken:
+                    log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))
                 broken = True
                 await asyncio.sleep(_PAUSE_S)
+                continue
+            if broken:
+                broken = False
+                self.lost()
+            strike = []
+            for number, fields in found[0][1] if found else ():
+                strike = [("XTRIM", self._key, "MINID", _behind(number))]
+                if b"g" in fields:
+                    self.lost()
+                else:
+                    self._take(fields[b"b"])
+
+    def lost(self) -> None:
+        """Letters for this replica may be lost."""
+        try:
+            self._gap()
+        except Exception:  # as in _take
+            log.exception("a gap between letters could not be told")
 
     def _take(self, letter: bytes) -> None:
         try:
@@ -130,12 +139,7 @@ class Post:
             log.exception("a letter could not be taken")
 
 
-def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:
-    """The entries of the one stream that was read; redis-py gives them in the form of either protocol."""
-    if not found:
-        return []
-    entries = next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1]
-    return [
-        (number, [word for pair in fields.items() for word in pair] if isinstance(fields, dict) else fields)
-        for number, fields in entries
-    ]
+def _behind(number: bytes) -> str:
+    """The first number of an entry behind this one."""
+    moment, _, count = number.decode().partition("-")
+    return f"{moment}-{int(count) + 1}"

@@ -7,7 +7,7 @@ All keys begin with `{prefix}:`, so that they live in one slot of a cluster. Dig
     s:SCOPE             the tasks of a scope by `updated`: ids, as lists are ordered by them; c:CONTEXT, x:SCOPE+STATE
     u  e:STATE  el      all tasks, those that have ended so, and those of them that have a log, by `updated`
     w:OWNER  owners     who is at work on what
-    m:MESSAGE  ms       the outcome of a message, and all of them by when they came
+    m:MESSAGE  ms  mr   the outcome of a message, all of them by when they came, and the bytes of those with a reply
     r  i:REPLICA        how often each replica has said that it is alive, and its letters
     n                   counts: tasks:STATE, bytes, bytes:STATE, logs, events, outcomes, newest
 """
@@ -34,6 +34,10 @@ FIELDS: Final = (
 _COMMON: Final = """
 local P = ARGV[1]
 local N = P .. 'n'
+local EMPTIED = {err = 'EMPTIED the mark of the store is gone'}
+local function emptied(epoch)
+    return redis.call('HGET', P .. 'meta', 'epoch') ~= epoch
+end
 local function ended(state)
     return state == 'TASK_STATE_COMPLETED' or state == 'TASK_STATE_FAILED'
         or state == 'TASK_STATE_CANCELED' or state == 'TASK_STATE_REJECTED'
@@ -46,7 +50,7 @@ local function record(task)
         'snapshot', 'snapshot_version', 'owner')
 end
 local function own(task, state, from, to)
-    if at_work(state) then
+    if at_work(state) and from ~= to then
         redis.call('SREM', P .. 'w:' .. from, task)
         redis.call('SADD', P .. 'w:' .. to, task)
         redis.call('SADD', P .. 'owners', to)
@@ -81,10 +85,11 @@ local function finish(task, state, updated, size, log)
 end
 """
 
-# Each append gives 1 when it is done, or was done by this same group before, and 0 when it conflicts.
+# Each append gives 1 when it is done, or was done by this same group before, 0 when it conflicts, and -1 when it would
+# go on with a task that is not there.
 _APPEND: Final = """
+if emptied(ARGV[2]) then return EMPTIED end
 local me, mark, count = ARGV[3], ARGV[4], tonumber(ARGV[5])
-if redis.call('HGET', P .. 'meta', 'epoch') ~= ARGV[2] then return redis.error_reply('EMPTIED') end
 local out = {}
 local newest = tonumber(redis.call('HGET', N, 'newest') or '0')
 redis.call('SADD', P .. 'owners', me)
@@ -100,7 +105,7 @@ for i = 0, count - 1 do
         out[i+1] = 1
     else
         if after == '0' then fits = not t[1] else fits = t[1] == after and t[2] == me end
-        out[i+1] = fits and 1 or 0
+        out[i+1] = fits and 1 or (after ~= '0' and not t[1]) and -1 or 0
     end
     if fits then
         local old_state, old_updated = t[4], t[5]
@@ -154,10 +159,11 @@ return out
 
 # Each message gives {} when it is new, else what was noted first.
 _HEAR: Final = """
-local me, ttl, count = ARGV[2], ARGV[3], tonumber(ARGV[4])
+if emptied(ARGV[2]) then return EMPTIED end
+local me, ttl, count = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local out = {}
 for i = 0, count - 1 do
-    local message, task, at = ARGV[5+i*3], ARGV[6+i*3], ARGV[7+i*3]
+    local message, task, at = ARGV[6+i*3], ARGV[7+i*3], ARGV[8+i*3]
     local key = P .. 'm:' .. message
     if redis.call('EXISTS', key) == 1 then
         out[i+1] = redis.call('HMGET', key, 'task', 'reply', 'replica')
@@ -173,10 +179,12 @@ return out
 """
 
 _REPLIED: Final = """
-for i = 2, #ARGV, 2 do
+if emptied(ARGV[2]) then return EMPTIED end
+for i = 3, #ARGV, 2 do
     local key = P .. 'm:' .. ARGV[i]
     if redis.call('EXISTS', key) == 1 then
         if redis.call('HSETNX', key, 'reply', ARGV[i+1]) == 1 then
+            redis.call('HSET', P .. 'mr', ARGV[i], #ARGV[i+1])
             redis.call('HINCRBY', N, 'outcomes', #ARGV[i+1])
         end
     end
@@ -192,21 +200,26 @@ end
 return 1
 """
 
+# Whether an owner has become this one is known, when the answer was lost, by the mark.
 _CLAIM: Final = """
-local t = redis.call('HMGET', P .. 't:' .. ARGV[2], 'owner', 'state')
-if t[1] ~= ARGV[4] or ended(t[2]) then return {} end
-own(ARGV[2], t[2], ARGV[4], ARGV[3])
-return record(ARGV[2])
+local task, me, owner, mark, again = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
+local t = redis.call('HMGET', P .. 't:' .. task, 'owner', 'state', 'taken')
+if again and t[1] == me and t[3] == mark then return record(task) end
+if t[1] ~= owner or ended(t[2]) then return {} end
+own(task, t[2], owner, me)
+redis.call('HSET', P .. 't:' .. task, 'taken', mark)
+return record(task)
 """
 
 _CLAIM_MESSAGE: Final = """
-local key = P .. 'm:' .. ARGV[2]
-if redis.call('HGET', key, 'replica') ~= ARGV[4] then return 0 end
-redis.call('HSET', key, 'replica', ARGV[3])
+local key, me, replica, mark, again = P .. 'm:' .. ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
+local m = redis.call('HMGET', key, 'replica', 'taken')
+if again and m[1] == me and m[2] == mark then return 1 end
+if m[1] ~= replica then return 0 end
+redis.call('HSET', key, 'replica', me, 'taken', mark)
 return 1
 """
 
-# With ARGV[5] it may have been done before: what it has taken with this mark is given again.
 _TAKE: Final = """
 local me, prefix, mark, again = ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local out = {}
@@ -220,19 +233,23 @@ local owners = redis.call('SMEMBERS', P .. 'owners')
 owners[#owners+1] = ''
 for _, owner in ipairs(owners) do
     if owner == '' or redis.call('HEXISTS', P .. 'r', owner) == 0 then
-        local tasks = redis.call('SMEMBERS', P .. 'w:' .. owner)
-        if #tasks == 0 then redis.call('SREM', P .. 'owners', owner) end
-        for _, task in ipairs(tasks) do
-            local t = redis.call('HMGET', P .. 't:' .. task, 'scope', 'state')
-            if not t[1] then
-                redis.call('SREM', P .. 'w:' .. owner, task)
-            elseif string.sub(t[1], 1, #prefix) == prefix then
-                own(task, t[2], owner, me)
-                redis.call('HSET', P .. 't:' .. task, 'taken', mark)
-                out[#out+1] = record(task)
-                if #out >= 200 then return out end
+        local theirs, cursor = P .. 'w:' .. owner, '0'
+        repeat
+            local found = redis.call('SSCAN', theirs, cursor, 'COUNT', 200)
+            cursor = found[1]
+            for _, task in ipairs(found[2]) do
+                local t = redis.call('HMGET', P .. 't:' .. task, 'scope', 'state', 'owner')
+                if t[3] ~= owner then
+                    redis.call('SREM', theirs, task)
+                elseif string.sub(t[1], 1, #prefix) == prefix then
+                    own(task, t[2], owner, me)
+                    redis.call('HSET', P .. 't:' .. task, 'taken', mark)
+                    out[#out+1] = record(task)
+                    if #out >= 200 then return out end
+                end
             end
-        end
+        until cursor == '0'
+        if redis.call('EXISTS', theirs) == 0 then redis.call('SREM', P .. 'owners', owner) end
     end
 end
 return out
@@ -247,7 +264,9 @@ return {redis.call('HGET', P .. 'meta', 'epoch'), redis.call('HGETALL', P .. 'r'
 """
 
 _BURY: Final = """
-if redis.call('HGET', P .. 'r', ARGV[2]) ~= ARGV[3] then return 0 end
+local beats = redis.call('HGET', P .. 'r', ARGV[2])
+if not beats and ARGV[4] == '1' then return 1 end
+if beats ~= ARGV[3] then return 0 end
 redis.call('HDEL', P .. 'r', ARGV[2])
 redis.call('DEL', P .. 'i:' .. ARGV[2])
 return 1
@@ -307,9 +326,10 @@ while left > 0 do
     local head = redis.call('ZRANGE', P .. 'ms', 0, 0, 'WITHSCORES')
     if not head[1] then break end
     if tonumber(head[2]) >= before and enough <= 0 then break end
-    local size = 150 + redis.call('HSTRLEN', P .. 'm:' .. head[1], 'reply')
+    local size = 150 + tonumber(redis.call('HGET', P .. 'mr', head[1]) or '0')
     redis.call('DEL', P .. 'm:' .. head[1])
     redis.call('ZREM', P .. 'ms', head[1])
+    redis.call('HDEL', P .. 'mr', head[1])
     redis.call('HINCRBY', N, 'outcomes', -size)
     enough = enough - size
     out[#out+1] = size
@@ -318,19 +338,73 @@ end
 return out
 """
 
+# The tasks of the set ARGV[2], and of ARGV[3] too if there is one, not older than ARGV[4]: how many there are, and the
+# ids and times of the first that stand behind the time ARGV[5] and the id ARGV[6]. '' is no such limit.
+_LIST: Final = """
+local one, other, both = P .. ARGV[2], P .. ARGV[3], ARGV[3] ~= ''
+local since, at, id, room = tonumber(ARGV[4]) or -math.huge, tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local function below(a, b)  -- by their bytes: Lua's own order is that of a language
+    for i = 1, math.min(#a, #b) do
+        local x, y = string.byte(a, i), string.byte(b, i)
+        if x ~= y then return x < y end
+    end
+    return #a < #b
+end
+if both and redis.call('ZCARD', other) < redis.call('ZCARD', one) then one, other = other, one end
+local total, out, first = 0, {}, 0
+if not both then
+    total = redis.call('ZCOUNT', one, ARGV[4] == '' and '-inf' or ARGV[4], '+inf')
+    if at then first = redis.call('ZCOUNT', one, '(' .. ARGV[5], '+inf') end
+end
+while both or #out < room * 2 do
+    local found = redis.call('ZREVRANGE', one, first, first + 199, 'WITHSCORES')
+    for i = 1, #found, 2 do
+        local member, score = found[i], tonumber(found[i+1])
+        if score < since then return {total, out} end
+        if not both or redis.call('ZSCORE', other, member) then
+            if both then total = total + 1 end
+            if #out < room * 2 and (not at or score < at or (score == at and below(member, id))) then
+                out[#out+1] = member
+                out[#out+1] = found[i+1]
+            end
+        end
+    end
+    if #found < 400 then break end
+    first = first + 200
+end
+return {total, out}
+"""
+
+# A reader that has left too much unread is told so, instead.
+_POST: Final = """
+local key, most, kept = P .. 'i:' .. ARGV[2], tonumber(ARGV[3]), ARGV[4]
+if redis.call('XLEN', key) + #ARGV - 4 > most then
+    redis.call('XTRIM', key, 'MAXLEN', 0)
+    redis.call('XADD', key, '*', 'g', '')
+end
+for i = 5, #ARGV do redis.call('XADD', key, '*', 'b', ARGV[i]) end
+redis.call('EXPIRE', key, kept)
+return 1
+"""
+
 _PUT: Final = """
-local task, sk, ck, scope, id, context = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local state, updated, version, snapshot, snapshot_version = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+if emptied(ARGV[2]) then return EMPTIED end
+local mark, again = ARGV[3], ARGV[4] == '1'
+local task, sk, ck, scope, id, context = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local state, updated, version, snapshot, snapshot_version = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local first, body = ARGV[16], ARGV[17]
 local key = P .. 't:' .. task
-if redis.call('EXISTS', key) == 1 then return 0 end
+if redis.call('EXISTS', key) == 1 then
+    return (again and redis.call('HGET', key, 'mark') == mark) and 1 or 0
+end
 local log, events = 0, 0
-if ARGV[13] ~= '' then
-    log, events = #ARGV[14], version - ARGV[13] + 1
-    redis.call('XADD', P .. 'l:' .. task, version .. '-0', 'f', ARGV[13], 'b', ARGV[14])
+if first ~= '' then
+    log, events = #body, version - first + 1
+    redis.call('XADD', P .. 'l:' .. task, version .. '-0', 'f', first, 'b', body)
 end
 redis.call('HSET', key, 'scope', scope, 'id', id, 'context', context, 'sk', sk, 'ck', ck, 'events', events,
     'state', state, 'updated', updated, 'version', version, 'snapshot', snapshot,
-    'snapshot_version', snapshot_version, 'size', #snapshot, 'log', log, 'owner', '', 'mark', '')
+    'snapshot_version', snapshot_version, 'size', #snapshot, 'log', log, 'owner', '', 'mark', mark)
 redis.call('ZADD', P .. 's:' .. sk, updated, id)
 redis.call('ZADD', P .. 'c:' .. ck, updated, id)
 redis.call('ZADD', P .. 'x:' .. sk .. state, updated, id)
@@ -348,8 +422,10 @@ end
 return 1
 """
 
+_ALSO_WHEN_FULL: Final = "#!lua flags=allow-oom\n"  # a replica does not die because there is no room for tasks
+
 SCRIPTS: Final = {
-    name: _COMMON + body
+    name: (_ALSO_WHEN_FULL if name in ("beat", "release") else "") + _COMMON + body
     for name, body in {
         "append": _APPEND,
         "hear": _HEAR,
@@ -360,6 +436,8 @@ SCRIPTS: Final = {
         "take": _TAKE,
         "beat": _BEAT,
         "bury": _BURY,
+        "list": _LIST,
+        "post": _POST,
         "drop": _DROP,
         "drop_logs": _DROP_LOGS,
         "drop_messages": _DROP_MESSAGES,

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from redis.exceptions import ResponseError
-
 from tieline.stores.base import Append, Outcome, StoreError
 from tieline.stores.bytekeys import digest, packed, unpacked
 from tieline.stores.group import Group, GroupWriter, Key
-from tieline.stores.redis_link import EMPTIED, Link
+from tieline.stores.redis_link import Link
 
 __all__ = ["RedisWriter"]
 
@@ -21,8 +19,8 @@ class RedisWriter(GroupWriter):
     def __init__(self, link: Link, replica: str) -> None:
         super().__init__(link.patience, replica)
         self._link = link
-        self.epoch = b""
         self.message_ttl_s: int | None = None
+        self._gone: set[Key] = set()  # of the last group: tasks from before Redis was emptied
 
     async def _let_go(self) -> None:
         """The connections are the link's."""
@@ -30,31 +28,33 @@ class RedisWriter(GroupWriter):
     def _is_of_one(self, error: BaseException | None) -> bool:
         return False
 
+    def _refused(self, append: Append) -> StoreError:
+        if (append.scope, append.task_id) in self._gone:
+            return StoreError(f"{self._link.emptied}; so is task {append.task_id}")
+        return super()._refused(append)
+
     async def _send(self, group: Group, attempt: int) -> tuple[set[Key], dict[bytes, Outcome | None]]:
         scripts: list[tuple[str, list[Any]]] = []
         messages = list(group.heard)
         if messages:
             ttl_s = b"" if self.message_ttl_s is None else self.message_ttl_s
             noted = [word for key in messages for word in (key, packed(group.heard[key][0]), group.heard[key][1])]
-            scripts.append(("hear", [self.replica, ttl_s, len(messages), *noted]))
+            scripts.append(("hear", [self._link.epoch, self.replica, ttl_s, len(messages), *noted]))
         if group.appends:
             words = [word for append in group.appends.values() for word in _words(append)]
-            scripts.append(("append", [self.epoch, self.replica, group.mark, len(group.appends), *words]))
+            scripts.append(("append", [self._link.epoch, self.replica, group.mark, len(group.appends), *words]))
         if group.replied:
-            scripts.append(("replied", [word for pair in group.replied.items() for word in pair]))
+            scripts.append(("replied", [self._link.epoch, *[word for pair in group.replied.items() for word in pair]]))
         if group.released:
             tasks = [digest(packed(scope), packed(task_id)) for scope, task_id in group.released]
             scripts.append(("release", [self.replica, *tasks]))
         if not scripts:
             return set(), {}
-        try:
-            async with asyncio.timeout(self._link.limit_s):
-                answers = dict(zip((name for name, _ in scripts), await self._link.run_all(scripts), strict=True))
-        except ResponseError as error:
-            if EMPTIED in str(error):
-                raise StoreError(f"{self._link.shown} was emptied while in use: what was kept there is gone") from error
-            raise
-        done = {key for key, fits in zip(group.appends, answers.get("append", ()), strict=True) if fits}
+        async with asyncio.timeout(self._link.limit_s):
+            answers = dict(zip((name for name, _ in scripts), await self._link.run_all(scripts), strict=True))
+        fits = dict(zip(group.appends, answers.get("append", ()), strict=True))
+        self._gone = {key for key, fit in fits.items() if fit < 0 and self._link.renewed}
+        done = {key for key, fit in fits.items() if fit > 0}
         heard: dict[bytes, Outcome | None] = {}
         for key, found in zip(messages, answers.get("hear", ()), strict=True):
             if not found:
