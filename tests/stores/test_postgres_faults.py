@@ -16,7 +16,7 @@ import pytest
 from tests.databases import PostgresServer
 from tests.engine.scene import in_loop
 from tests.stores.writing import COMPLETED, Ticks, Written, outcomes, write
-from tieline.stores.base import Outcome, StoreError, VersionConflict
+from tieline.stores.base import Outcome, Pruned, Retention, StoreError, VersionConflict
 from tieline.stores.postgres import PostgresStore
 from tieline.stores.postgres_link import read_url
 from tieline.stores.postgres_schema import SCHEMA_VERSION
@@ -630,3 +630,64 @@ async def test_a_release_goes_behind_the_append_of_its_turn_and_before_what_is_a
         owners = {record.owner for task in tasks[::100] if (record := await store.get(task.scope, task.task_id))}
         assert owners == {""}
         assert await other.claim(tasks[5].scope, tasks[5].task_id, "") is not None
+
+
+@in_loop
+async def test_two_that_prune_at_once_while_connections_are_cut_drop_all_that_is_over_and_count_it_right(
+    server: PostgresServer,
+) -> None:
+    async with several(server, 2) as stores:
+        ticks = Ticks()
+        tasks = [Written(ticks) for _ in range(3000)]
+        assert set(await outcomes(stores[0], [task.make() for task in tasks])) == {None}
+        assert set(await outcomes(stores[0], [task.go(COMPLETED) for task in tasks[1:]])) == {None}
+        for store in stores:
+            store.retention = Retention(ttl_s=0)
+        cutting = [asyncio.ensure_future(run(server, CUT_ALL))]
+        cuts_at = {1000, 2000}
+
+        def told(pruned: Pruned) -> None:
+            if cuts_at and pruned.tasks >= min(cuts_at):
+                cuts_at.discard(min(cuts_at))
+                cutting.append(asyncio.ensure_future(run(server, CUT_ALL)))
+
+        found = await asyncio.gather(*(store.prune(ticks.at + 1, told) for store in stores))
+        await asyncio.gather(*cutting)
+        assert sum(one.tasks for one in found) == len(tasks) - 1
+        assert await run(server, "SELECT count(*), (SELECT count(*) FROM tieline.log) FROM tieline.tasks") == [(1, 1)]
+
+
+@in_loop
+async def test_writing_looks_nothing_up_by_reading_a_whole_table(server: PostgresServer) -> None:
+    """Its plan is made while the tables are empty, and has to do when they are large."""
+    async with opened(server) as store:
+        ticks = Ticks()
+        for _ in range(20):
+            tasks = [Written(ticks) for _ in range(100)]
+            heard = [store.hear(os.urandom(16), task.task_id, ticks.at) for task in tasks]
+            assert set(await outcomes(store, [task.make() for task in tasks])) == {None}
+            assert set(await outcomes(store, [task.go(COMPLETED) for task in tasks])) == {None}
+            assert {await waited(one) for one in heard} == {None}
+    counted = "SELECT sum(n_tup_ins), sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('tasks', 'messages')"
+    while (await run(server, counted))[0][0] < 4000:  # the server counts when a connection has been closed
+        continue
+    assert (await run(server, counted))[0][1] < 2000
+
+
+@in_loop
+async def test_reads_that_are_given_up_leave_the_store_as_it_was(server: PostgresServer) -> None:
+    async with opened(server) as store:
+        task = Written(Ticks())
+        await write(store, task.make())
+        for pause in range(40):
+            reads = [asyncio.ensure_future(store.get(task.scope, task.task_id)) for _ in range(10)]
+            for _ in range(pause):
+                await asyncio.sleep(0)
+            for read in reads:
+                read.cancel()
+            await asyncio.wait(reads)
+        assert await store.get(task.scope, task.task_id) is not None
+        ((connections,),) = await run(
+            server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tieline'"
+        )
+        assert connections <= 6  # one that writes, one that listens, four that read

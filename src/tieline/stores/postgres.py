@@ -11,7 +11,7 @@ import asyncio
 import builtins
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from psycopg import errors
@@ -43,7 +43,7 @@ __all__ = ["PostgresStore"]
 
 DEFAULT_RETENTION: Final = Retention(ttl_s=30 * 24 * 3600)
 
-_PAGE_TASKS: Final = 100
+_PAGE_TASKS: Final = 50
 _PAGE_NUMBERS: Final = 10_000  # each page of them looks at all tasks
 
 
@@ -278,11 +278,13 @@ class PostgresStore:
             for at in range(0, len(numbers), _PAGE_TASKS):
                 page = numbers[at : at + _PAGE_TASKS]
                 rows = {row[0]: row[1:] for row in await self._link.query(self._sql.numbered, (page,))}
+                logs: dict[int, builtins.list[tuple[int, Event]]] = {}
+                for number, first, body in await self._link.query(self._sql.logs, (page,)):
+                    logs.setdefault(number, []).extend(_lines(first, body))
                 for number in page:
                     if number in rows:  # not dropped meanwhile
-                        record = _record(rows[number])
-                        events = await self.events(record.scope, record.task_id, 0) or []
-                        yield StoredTask(record, [pair for pair in events if pair[0] <= record.version])
+                        record = _record(rows[number])  # which was read before its log
+                        yield StoredTask(record, [one for one in logs.pop(number, ()) if one[0] <= record.version])
 
     async def put(self, tasks: Sequence[StoredTask]) -> int:
         async def put(connection: Connection) -> int:
@@ -332,10 +334,9 @@ def _events(rows: Sequence[tuple[Any, ...]], after: int) -> builtins.list[tuple[
     """Rows of the log, each with the task's version, as events behind `after`."""
     if not rows or (rows[0][1] is None and rows[0][0] > after):
         return None
-    return [
-        (number, Event(json=line))
-        for _, first, body in rows
-        if first is not None
-        for number, line in enumerate(body.split(b"\n"), first)
-        if number > after
-    ]
+    return [one for _, first, body in rows if first is not None for one in _lines(first, body) if one[0] > after]
+
+
+def _lines(first: int, body: bytes) -> Iterable[tuple[int, Event]]:
+    """One row of the log as events."""
+    return ((number, Event(json=line)) for number, line in enumerate(body.split(b"\n"), first))

@@ -62,28 +62,29 @@ class Pruning:
 
     async def _tasks(self, states: list[str], before: int, enough: int | None) -> None:
         def dropped(row: Row) -> None:
-            self._tally.task(TaskState(row[1]), int(row[-1]))
+            self._tally.task(TaskState(row[2]), int(row[-1]))
 
-        await self._drop(self._sql.oldest, (states, before), self._sql.drop_tasks, enough, dropped)
+        await self._drop(self._sql.oldest, states, before, self._sql.drop_tasks, enough, dropped)
 
     async def _logs(self, before: int, enough: int | None) -> None:
         def dropped(row: Row) -> None:
             self._tally.logs += 1
             self._tally.bytes += int(row[-1])
 
-        await self._drop(self._sql.oldest_logs, (before,), self._sql.drop_logs, enough, dropped)
+        await self._drop(self._sql.oldest_logs, _ENDS, before, self._sql.drop_logs, enough, dropped)
 
     async def _messages(self, before: int, enough: int | None) -> None:
         def dropped(row: Row) -> None:
             self._tally.messages += 1
             self._tally.bytes += int(row[-1])
 
-        await self._drop(self._sql.oldest_messages, (before,), self._sql.drop_messages, enough, dropped)
+        await self._drop(self._sql.oldest_messages, [], before, self._sql.drop_messages, enough, dropped)
 
     async def _drop(
         self,
         oldest: str,
-        values: Sequence[Any],
+        states: list[str],
+        before: int,
         drop: str,
         enough: int | None,
         dropped: Callable[[Row], None],
@@ -92,10 +93,12 @@ class Pruning:
 
         A transaction may have to be done again: `dropped` is told of a row when it is gone for good.
         """
+        since = -_EVER
 
         async def step(connection: Connection) -> list[Row]:
             async with connection.transaction():
-                chosen = _first(await fetch(connection, oldest, (*values, _ROWS)), enough)
+                values = {"states": states, "since": since, "before": before, "rows": _ROWS}
+                chosen = _first(await fetch(connection, oldest, values), enough)
                 if chosen:
                     await fetch(connection, drop, {"keys": [row[0] for row in chosen]})
             return chosen
@@ -103,6 +106,7 @@ class Pruning:
         while (enough is None or enough > 0) and (rows := await self._link.use(step)):
             for row in rows:
                 dropped(row)
+            since = rows[-1][1]
             enough = None if enough is None else enough - sum(int(row[-1]) for row in rows)
             if self._told is not None:
                 self._told(self._tally.pruned())

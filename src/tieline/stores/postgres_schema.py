@@ -155,13 +155,18 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
         self.take_letters = f"DELETE FROM {s}.letters WHERE id = ANY(%b::int8[]) RETURNING id, body"
         self.drop_letters = f"DELETE FROM {s}.letters WHERE at < now() - interval '10 minutes'"
 
-        size = (
-            f"octet_length(snapshot) + (SELECT coalesce(sum(octet_length(body)), 0) FROM {s}.log WHERE task = number)"
-        )
-        self.oldest = (
-            f"SELECT number, state, {size} FROM {s}.tasks WHERE state = ANY(%b::text[]) AND state IN {_ENDED}"
-            " AND updated < %b ORDER BY updated LIMIT %b FOR UPDATE SKIP LOCKED"
-        )
+        log_bytes = f"(SELECT coalesce(sum(octet_length(body)), 0) FROM {s}.log WHERE task = number)"
+        size = f"octet_length(snapshot) + {log_bytes}"
+        # Of each state by its index, so that each step of a long prune looks at what it drops alone.
+        ended = f"""
+FROM (
+    SELECT t.* FROM unnest(%(states)b::text[]) AS wanted(state) CROSS JOIN LATERAL (
+        SELECT * FROM {s}.tasks WHERE tasks.state = wanted.state AND tasks.state IN {_ENDED}
+        AND updated >= %(since)b AND updated < %(before)b {{also}} ORDER BY updated LIMIT %(rows)b
+        FOR UPDATE SKIP LOCKED
+    ) AS t ORDER BY updated LIMIT %(rows)b
+) AS ended"""
+        self.oldest = f"SELECT number, updated, state, {size} {ended.format(also='')}"
         self.drop_tasks = (
             f"WITH gone AS (DELETE FROM {s}.log WHERE task = ANY(%(keys)b::int8[]))"
             f" DELETE FROM {s}.tasks WHERE number = ANY(%(keys)b::int8[])"
@@ -171,16 +176,14 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
             f"SELECT coalesce(sum(octet_length(body)), 0) FROM {s}.log JOIN {s}.tasks ON number = task"
             f" WHERE state IN {_ENDED}"
         )
-        self.oldest_logs = (
-            f"SELECT number, (SELECT sum(octet_length(body)) FROM {s}.log WHERE task = number) FROM {s}.tasks"
-            f" WHERE state IN {_ENDED} AND updated < %b AND EXISTS (SELECT 1 FROM {s}.log WHERE task = number)"
-            " ORDER BY updated LIMIT %b FOR UPDATE SKIP LOCKED"
-        )
+        also = f"AND EXISTS (SELECT 1 FROM {s}.log WHERE task = number)"
+        self.oldest_logs = f"SELECT number, updated, {log_bytes} {ended.format(also=also)}"
         self.drop_logs = f"DELETE FROM {s}.log WHERE task = ANY(%(keys)b::int8[])"
         outcome = f"({_OUTCOME_BYTES} + coalesce(octet_length(reply), 0))"
         self.messages_size = f"SELECT coalesce(sum({outcome}), 0) FROM {s}.messages"
         self.oldest_messages = (
-            f"SELECT key, {outcome} FROM {s}.messages WHERE at < %b ORDER BY at LIMIT %b FOR UPDATE SKIP LOCKED"
+            f"SELECT key, at, {outcome} FROM {s}.messages WHERE at >= %(since)b AND at < %(before)b"
+            " ORDER BY at LIMIT %(rows)b FOR UPDATE SKIP LOCKED"
         )
         self.drop_messages = f"DELETE FROM {s}.messages WHERE key = ANY(%(keys)b::bytea[])"
 
@@ -196,6 +199,7 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
             " ORDER BY updated, number LIMIT %b"
         )
         self.numbered = f"SELECT number, {_COLUMNS} FROM {s}.tasks WHERE number = ANY(%b::int8[])"
+        self.logs = f"SELECT task, first, body FROM {s}.log WHERE task = ANY(%b::int8[]) ORDER BY task, last"
         self.put_task = (
             f"INSERT INTO {s}.tasks(key, scope_key, context_key, scope, id, context, state, updated, version, snapshot,"
             " snapshot_version) VALUES(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"

@@ -15,6 +15,12 @@ from tieline.stores.postgres_schema import Statements
 
 __all__ = ["PostgresWriter"]
 
+# The plan is made once for each connection, often while the tables are small: it has to hold when they have grown.
+_BY_INDEX = """
+SELECT set_config('enable_seqscan', 'off', false), set_config('enable_hashjoin', 'off', false),
+       set_config('enable_mergejoin', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false)
+"""
+
 
 class PostgresWriter(GroupWriter):
     """Writes on a connection of its own."""
@@ -37,10 +43,13 @@ class PostgresWriter(GroupWriter):
 
     async def _send(self, group: Group, attempt: int) -> tuple[set[Key], dict[bytes, Outcome | None]]:
         connection = self._connection
-        if connection is None or connection.closed:
+        new = connection is None or connection.closed
+        if connection is None or new:
             connection = self._connection = await self._link.connect()
         try:
             async with limited(connection, self._link.limit_s):
+                if new:
+                    await fetch(connection, _BY_INDEX, ())
                 return await self._write_once(connection, group, attempt)
         except BaseException:
             self._connection = None
