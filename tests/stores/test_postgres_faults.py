@@ -633,6 +633,28 @@ async def test_a_release_goes_behind_the_append_of_its_turn_and_before_what_is_a
 
 
 @in_loop
+async def test_a_letter_that_is_sent_behind_a_release_arrives_when_the_task_can_be_claimed(
+    server: PostgresServer,
+) -> None:
+    async with opened(server) as sender:
+        listener = PostgresStore(server.url())
+        letters: asyncio.Queue[bytes] = asyncio.Queue()
+        listener.listen(letters.put_nowait, lambda: None)
+        await listener.open()
+        try:
+            for _ in range(50):
+                task = Written(Ticks())
+                await write(sender, task.make(), task.go(RESTS))
+                sender.release(task.scope, task.task_id)
+                posted = sender.post(listener.replica, [b"yours"])
+                await letters.get()
+                assert await listener.claim(task.scope, task.task_id, "") is not None
+                await posted
+        finally:
+            await listener.close()
+
+
+@in_loop
 async def test_two_that_prune_at_once_while_connections_are_cut_drop_all_that_is_over_and_count_it_right(
     server: PostgresServer,
 ) -> None:

@@ -72,7 +72,7 @@ class PostgresStore:
         self._link = Link(options, self.url, patience_s, limit_s)
         self._sql = Statements(self._schema)
         self._writer = PostgresWriter(self._link, self._sql, self.replica)
-        self._post = Post(self._link, self._sql, self._schema, self.replica)
+        self._post = Post(self._link, self._sql, self._schema, self.replica, self._writer.all_released)
         self._open = False
 
     def __repr__(self) -> str:
@@ -193,6 +193,7 @@ class PostgresStore:
         return Page([_record(row) for row in rows[: query.limit]], int(total), len(rows) > query.limit)
 
     async def take(self, scope_prefix: str) -> Sequence[Record]:
+        await self._writer.all_released()
         prefix = packed(scope_prefix)
         values = {"length": len(prefix), "prefix": prefix}
         return [_record(row) for row in await self._owned(self._sql.take, self._sql.taken, values)]

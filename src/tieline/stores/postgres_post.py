@@ -12,7 +12,7 @@ import binascii
 import contextlib
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, Final
@@ -38,11 +38,20 @@ _LOOK_S: Final = 10.0  # a connection that is quiet for so long is asked whether
 class Post:
     """What one replica sends and hears."""
 
-    def __init__(self, link: Link, statements: Statements, schema: str, replica: str) -> None:
+    def __init__(
+        self,
+        link: Link,
+        statements: Statements,
+        schema: str,
+        replica: str,
+        before: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`before` is waited for before letters go: what they tell of has been done then."""
         self._link = link
         self._sql = statements
         self._schema = schema
         self._replica = replica
+        self._before = before
         self._heard: Callable[[bytes], object] = lambda letter: None
         self._gap: Callable[[], object] = lambda: None
         self._outbox: dict[str, list[bytes]] = {}
@@ -87,6 +96,7 @@ class Post:
             while self._posted is not None:
                 outbox, self._outbox = self._outbox, {}
                 posted, self._posted = self._posted, None
+                await self._before()
                 try:
                     await self._link.use(lambda connection, outbox=outbox: self._notify(connection, outbox))  # type: ignore[misc]
                 except StoreError as error:
