@@ -58,8 +58,9 @@ class MemoryStore:
         self._replayable: deque[tuple[str, str]] = deque()
         self._state_bytes = dict.fromkeys(self._ended, 0)
         self._bytes = 0  # of ended tasks
-        self._young: dict[bytes, str | tuple[str, bytes]] = {}  # outcomes: the task id, or that and the reply
-        self._old: dict[bytes, str | tuple[str, bytes]] = {}
+        # Outcomes: the task id, or that, a line feed and the reply as bytes, which the garbage collector does not look at.
+        self._young: dict[bytes, str | bytes] = {}
+        self._old: dict[bytes, str | bytes] = {}
         self._young_since: int | None = None
         self._young_bytes = 0
         self._forgotten = 0  # outcomes, since the last prune
@@ -183,7 +184,7 @@ class MemoryStore:
     def hear(self, key: bytes, task_id: str, at: int) -> Outcome | asyncio.Future[Outcome | None] | None:
         found = self._young.get(key) or self._old.get(key)
         if found is not None:
-            return Outcome(found) if isinstance(found, str) else Outcome(*found)
+            return _outcome(found)
         self._turn(at)
         self._young[key] = task_id
         self._young_bytes += _OUTCOME_BYTES
@@ -192,7 +193,8 @@ class MemoryStore:
     def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
         generation = self._old if key in self._old else self._young
         found = generation.get(key, "")
-        generation[key] = (found if isinstance(found, str) else found[0], reply)
+        task_id = found.encode() if isinstance(found, str) else found.partition(b"\n")[0]
+        generation[key] = task_id + b"\n" + reply
         self._young_bytes += len(reply)
         return None
 
@@ -344,3 +346,11 @@ def _keep_order(tasks: dict[str, Record], record: Record) -> None:
     for other in reversed(later):
         del tasks[other.task_id]
         tasks[other.task_id] = other
+
+
+def _outcome(found: str | bytes) -> Outcome:
+    """What is kept of a message, as `hear` gives it."""
+    if isinstance(found, str):
+        return Outcome(found)
+    task_id, _, reply = found.partition(b"\n")
+    return Outcome(task_id.decode(), reply)
