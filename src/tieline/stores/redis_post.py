@@ -102,12 +102,13 @@ class Post:
 
     async def _listen(self) -> None:
         """Hear for as long as this store is open."""
-        read = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", _BLOCK_S * 1000, "STREAMS", self._key, 0)
+        first = ("XREAD", "COUNT", _AT_ONCE, "STREAMS", self._key, 0)  # tells at once that the line is there again
+        read = (*first[:3], "BLOCK", _BLOCK_S * 1000, *first[3:])
         strike: list[tuple[Any, ...]] = []  # off what has been heard
         broken = False
         while True:
             try:
-                *_, found = await self._link.all_of([*strike, read], self._client)
+                *_, found = await self._link.all_of([*strike, first if broken else read], self._client)
             except (RedisError, OSError, TimeoutError) as error:
                 if not broken:
                     log.warning("%s does not tell of letters for now: %s", self._link.shown, said(error))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
 
 from tieline.stores.base import Keep, Pruned, Retention
 from tieline.stores.pruning import Tally
@@ -28,63 +29,35 @@ class Pruning:
         """Drop what the retention does not cover at `now`. Raises StoreError."""
         for state in _ENDS:
             keep = retention.states.get(TaskState(state)) or Keep(retention.ttl_s)
-            if keep.ttl_s is not None:
-                await self._tasks([state], _before(now, keep.ttl_s), None)
-            if keep.max_bytes is not None:
-                await self._tasks([state], None, await self._count(f"bytes:{state}") - keep.max_bytes)
-        if retention.max_bytes is not None:
-            await self._tasks(_ENDS, None, await self._count("bytes") - retention.max_bytes)
-        logs = retention.logs
-        if logs.ttl_s is not None:
-            await self._logs(_before(now, logs.ttl_s), None)
-        if logs.max_bytes is not None:
-            await self._logs(None, await self._count("logs") - logs.max_bytes)
-        await self._messages(retention.messages, now)
+            async for one in self._dropped("drop", keep, now, f"bytes:{state}", state):
+                self._task(one)
+        async for one in self._dropped("drop", Keep(None, retention.max_bytes), now, "bytes", *_ENDS):
+            self._task(one)
+        async for size in self._dropped("drop_logs", retention.logs, now, "logs"):
+            self._tally.logs += 1
+            self._tally.bytes += size
+        async for size in self._dropped("drop_messages", retention.messages, now, "outcomes"):
+            self._tally.messages += 1
+            self._tally.bytes += size
         return self._tally.pruned()
 
-    async def _count(self, name: str) -> int:
-        return int(await self._link.call("HGET", self._link.key("n"), name) or 0)
+    def _task(self, dropped: tuple[bytes, int]) -> None:
+        state, size = dropped
+        self._tally.task(TaskState(state.decode()), size)
 
-    async def _tasks(self, states: Sequence[str], before: int | None, enough: int | None) -> None:
-        """Drop ended tasks, the oldest first: those from before `before`, or as many as hold `enough` bytes."""
-        while enough is None or enough > 0:
-            dropped = await self._link.run("drop", _number(before), _number(enough), _STEP, *states)
-            for state, size in dropped:
-                self._tally.task(TaskState(state.decode()), int(size))
-                enough = None if enough is None else enough - int(size)
-            if not self._goes_on(len(dropped)):
-                return
-
-    async def _logs(self, before: int | None, enough: int | None) -> None:
-        """Drop logs of ended tasks, as `_tasks` does."""
-        while enough is None or enough > 0:
-            sizes = await self._link.run("drop_logs", _number(before), _number(enough), _STEP)
-            self._tally.logs += len(sizes)
-            self._tally.bytes += sum(sizes)
-            enough = None if enough is None else enough - sum(sizes)
-            if not self._goes_on(len(sizes)):
-                return
-
-    async def _messages(self, keep: Keep, now: int) -> None:
-        before = -1 if keep.ttl_s is None else _before(now, keep.ttl_s)
-        while True:
-            over = 0 if keep.max_bytes is None else await self._count("outcomes") - keep.max_bytes
-            sizes = await self._link.run("drop_messages", before, over, _STEP)
-            self._tally.messages += len(sizes)
-            self._tally.bytes += sum(sizes)
-            if not self._goes_on(len(sizes)):
-                return
-
-    def _goes_on(self, dropped: int) -> bool:
-        """Tell what was dropped; whether there may be more."""
-        if self._told is not None and dropped:
-            self._told(self._tally.pruned())
-        return dropped == _STEP
-
-
-def _before(now: int, ttl_s: float) -> int:
-    return now - int(ttl_s * 1_000_000)
-
-
-def _number(value: int | None) -> int | bytes:
-    return b"" if value is None else value
+    async def _dropped(self, script: str, keep: Keep, now: int, count: str, *states: str) -> AsyncIterator[Any]:
+        """Drop what `keep` does not cover, and give it: what is too old, then what is over the bytes in `count`."""
+        limits: list[tuple[Any, ...]] = []
+        if keep.ttl_s is not None:
+            limits.append((now - int(keep.ttl_s * 1_000_000), b"", b""))
+        if keep.max_bytes is not None:
+            limits.append((b"", count, keep.max_bytes))
+        for limit in limits:
+            full = True
+            while full:
+                dropped = await self._link.run(script, os.urandom(8), *limit, _STEP, *states)
+                for one in dropped:
+                    yield one
+                if self._told is not None and dropped:
+                    self._told(self._tally.pruned())
+                full = len(dropped) == _STEP

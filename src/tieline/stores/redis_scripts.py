@@ -9,6 +9,7 @@ All keys begin with `{prefix}:`, so that they live in one slot of a cluster. Dig
     w:OWNER  owners     who is at work on what
     m:MESSAGE  ms  mr   the outcome of a message, all of them by when they came, and the bytes of those with a reply
     r  i:REPLICA        how often each replica has said that it is alive, and its letters
+    d:MARK              what a step of a prune has dropped, for a minute, should its answer be lost
     n                   counts: tasks:STATE, bytes, bytes:STATE, logs, events, outcomes, newest
 """
 
@@ -272,70 +273,75 @@ redis.call('DEL', P .. 'i:' .. ARGV[2])
 return 1
 """
 
-# The oldest ended tasks of some states: those from before ARGV[2], or until ARGV[3] bytes are free ('' is no number).
-_DROP: Final = """
-local before, enough, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+# What is dropped, the oldest first: what is from before ARGV[3], or until the count ARGV[4] is no more than ARGV[5] (''
+# is no such limit), and ARGV[6] at most. A step that is asked for again by its mark ARGV[2] answers what it did before.
+_DROPPING: Final = """
+local kept = redis.call('GET', P .. 'd:' .. ARGV[2])
+if kept then return cmsgpack.unpack(kept) end
+local before, left, over = tonumber(ARGV[3]), tonumber(ARGV[6]), nil
+if ARGV[4] ~= '' then over = tonumber(redis.call('HGET', N, ARGV[4]) or '0') - tonumber(ARGV[5]) end
 local out = {}
-while left > 0 and (not enough or enough > 0) do
+local function goes(at)
+    return left > 0 and at and not (before and tonumber(at) >= before) and not (over and over <= 0)
+end
+local function gone(size)
+    left = left - 1
+    if over then over = over - size end
+end
+local function answer()
+    if #out > 0 then redis.call('SET', P .. 'd:' .. ARGV[2], cmsgpack.pack(out), 'EX', 60) end
+    return out
+end
+"""
+
+# Ended tasks of the states from ARGV[7] on.
+_DROP: Final = """
+while true do
     local first, first_state, first_at
-    for i = 5, #ARGV do
+    for i = 7, #ARGV do
         local head = redis.call('ZRANGE', P .. 'e:' .. ARGV[i], 0, 0, 'WITHSCORES')
         if head[1] and (not first_at or tonumber(head[2]) < first_at) then
             first, first_state, first_at = head[1], ARGV[i], tonumber(head[2])
         end
     end
-    if not first or (before and first_at >= before) then break end
+    if not goes(first_at) then return answer() end
     local size = drop(first)
-    redis.call('ZREM', P .. 'e:' .. first_state, first)
     out[#out+1] = {first_state, size}
-    if enough then enough = enough - size end
-    left = left - 1
+    gone(size)
 end
-return out
 """
 
 _DROP_LOGS: Final = """
-local before, enough, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local out = {}
-while left > 0 and (not enough or enough > 0) do
+while true do
     local head = redis.call('ZRANGE', P .. 'el', 0, 0, 'WITHSCORES')
-    if not head[1] or (before and tonumber(head[2]) >= before) then break end
+    if not goes(head[2]) then return answer() end
     local key = P .. 't:' .. head[1]
     local t = redis.call('HMGET', key, 'log', 'events', 'state')
+    local log = tonumber(t[1])
     redis.call('ZREM', P .. 'el', head[1])
-    if t[1] then
-        local log = tonumber(t[1])
-        redis.call('DEL', P .. 'l:' .. head[1])
-        redis.call('HSET', key, 'log', 0, 'events', 0)
-        redis.call('HINCRBY', N, 'logs', -log)
-        redis.call('HINCRBY', N, 'bytes', -log)
-        redis.call('HINCRBY', N, 'bytes:' .. t[3], -log)
-        redis.call('HINCRBY', N, 'events', -tonumber(t[2]))
-        out[#out+1] = log
-        if enough then enough = enough - log end
-    end
-    left = left - 1
+    redis.call('DEL', P .. 'l:' .. head[1])
+    redis.call('HSET', key, 'log', 0, 'events', 0)
+    redis.call('HINCRBY', N, 'logs', -log)
+    redis.call('HINCRBY', N, 'bytes', -log)
+    redis.call('HINCRBY', N, 'bytes:' .. t[3], -log)
+    redis.call('HINCRBY', N, 'events', -tonumber(t[2]))
+    out[#out+1] = log
+    gone(log)
 end
-return out
 """
 
 _DROP_MESSAGES: Final = """
-local before, enough, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local out = {}
-while left > 0 do
+while true do
     local head = redis.call('ZRANGE', P .. 'ms', 0, 0, 'WITHSCORES')
-    if not head[1] then break end
-    if tonumber(head[2]) >= before and enough <= 0 then break end
+    if not goes(head[2]) then return answer() end
     local size = 150 + tonumber(redis.call('HGET', P .. 'mr', head[1]) or '0')
     redis.call('DEL', P .. 'm:' .. head[1])
     redis.call('ZREM', P .. 'ms', head[1])
     redis.call('HDEL', P .. 'mr', head[1])
     redis.call('HINCRBY', N, 'outcomes', -size)
-    enough = enough - size
     out[#out+1] = size
-    left = left - 1
+    gone(size)
 end
-return out
 """
 
 # The tasks of the set ARGV[2], and of ARGV[3] too if there is one, not older than ARGV[4]: how many there are, and the
@@ -438,9 +444,9 @@ SCRIPTS: Final = {
         "bury": _BURY,
         "list": _LIST,
         "post": _POST,
-        "drop": _DROP,
-        "drop_logs": _DROP_LOGS,
-        "drop_messages": _DROP_MESSAGES,
+        "drop": _DROPPING + _DROP,
+        "drop_logs": _DROPPING + _DROP_LOGS,
+        "drop_messages": _DROPPING + _DROP_MESSAGES,
         "put": _PUT,
     }.items()
 }
