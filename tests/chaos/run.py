@@ -53,11 +53,11 @@ class Outcome:
         for work in self.works:
             state = "/".join(sorted(work.told_ends)) or "without an end"
             states[state] = states.get(state, 0) + 1
-        longest = max((work.longest_s for work in self.works), default=0.0)
+        longest = max((work.longest_s for work in self.works if work.plan.agent == "frail"), default=0.0)
         told = sum(len(subscriber.events) for work in self.works for subscriber in work.subscribers)
         lines = [
             f"{len(self.works)} tasks in {self.seconds:.0f} s, {len(self.deaths)} kills, {told} numbered events told;"
-            f" longest silence {longest:.1f} s",
+            f" longest silence {longest:.1f} s, of agents that do nothing again",
             "  ".join(f"{state} {count}" for state, count in sorted(states.items())),
         ]
         if self.failed:
