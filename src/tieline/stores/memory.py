@@ -58,7 +58,7 @@ class MemoryStore:
         self._replayable: deque[tuple[str, str]] = deque()
         self._state_bytes = dict.fromkeys(self._ended, 0)
         self._bytes = 0  # of ended tasks
-        # Outcomes: the task id, or that, a line feed and the reply as bytes, which the garbage collector does not look at.
+        # Outcomes: the task id, or that, a line feed and the reply, as bytes: the garbage collector passes them over.
         self._young: dict[bytes, str | bytes] = {}
         self._old: dict[bytes, str | bytes] = {}
         self._young_since: int | None = None
