@@ -12,14 +12,15 @@ import binascii
 import contextlib
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
 from tieline.stores.base import StoreError
+from tieline.stores.outbox import Outbox
 from tieline.stores.patience import said
 from tieline.stores.postgres_link import Connection, Link, fetch, limited, quietly_closed
 from tieline.stores.postgres_schema import Statements
@@ -35,7 +36,7 @@ _PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0)
 _LOOK_S: Final = 10.0  # a connection that is quiet for so long is asked whether it is there
 
 
-class Post:
+class Post(Outbox):
     """What one replica sends and hears."""
 
     def __init__(
@@ -46,22 +47,12 @@ class Post:
         replica: str,
         before: Callable[[], Awaitable[object]],
     ) -> None:
-        """`before` is waited for before letters go: what they tell of has been done then."""
+        super().__init__(before)
         self._link = link
         self._sql = statements
         self._schema = schema
         self._replica = replica
-        self._before = before
-        self._heard: Callable[[bytes], object] = lambda letter: None
-        self._gap: Callable[[], object] = lambda: None
-        self._outbox: dict[str, list[bytes]] = {}
-        self._posted: asyncio.Future[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
-
-    def listen(self, heard: Callable[[bytes], object], gap: Callable[[], object]) -> None:
-        """Whom to tell."""
-        self._heard, self._gap = heard, gap
 
     async def open(self) -> None:
         """Begin to listen. Raises StoreError."""
@@ -71,8 +62,7 @@ class Post:
 
     async def close(self) -> None:
         """Send what is there, and listen no more."""
-        if self._sending is not None:
-            await asyncio.wait([self._sending])
+        await self.sent()
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait([self._listening])
@@ -80,32 +70,8 @@ class Post:
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
-        """Send with what else is sent in this turn; done when the server has it."""
-        self._outbox.setdefault(replica, []).extend(letters)
-        if self._posted is None:
-            self._posted = asyncio.get_running_loop().create_future()
-        posted = self._posted
-        if self._sending is None:
-            self._sending = asyncio.ensure_future(self._send())
-        return posted
-
-    async def _send(self) -> None:
-        await asyncio.sleep(0)  # the rest of this turn
-        try:
-            while self._posted is not None:
-                outbox, self._outbox = self._outbox, {}
-                posted, self._posted = self._posted, None
-                await self._before()
-                try:
-                    await self._link.use(lambda connection, outbox=outbox: self._notify(connection, outbox))  # type: ignore[misc]
-                except StoreError as error:
-                    posted.set_exception(error)
-                    posted.exception()  # who waits for it hears of it all the same
-                else:
-                    posted.set_result(None)
-        finally:
-            self._sending = None
+    async def _deliver(self, letters: dict[str, list[bytes]]) -> None:
+        await self._link.use(lambda connection: self._notify(connection, letters))
 
     async def _notify(self, connection: Connection, outbox: dict[str, list[bytes]]) -> None:
         channels: list[str] = []

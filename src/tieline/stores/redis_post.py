@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from tieline.stores.base import StoreError
+from tieline.stores.outbox import Outbox
 from tieline.stores.patience import said
 from tieline.stores.redis_link import Link, RedisError
 
@@ -24,24 +24,15 @@ _PAUSE_S: Final = 0.2
 _AT_ONCE: Final = 1000
 
 
-class Post:
-    """What one replica sends and hears. `ready` is waited for before each sending."""
+class Post(Outbox):
+    """What one replica sends and hears."""
 
     def __init__(self, link: Link, replica: str, ready: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(ready)
         self._link = link
-        self._ready = ready
         self._key = link.key("i:", replica.encode())
         self._client: Any = None
-        self._heard: Callable[[bytes], object] = lambda letter: None
-        self._gap: Callable[[], object] = lambda: None
-        self._outbox: dict[str, list[bytes]] = {}
-        self._posted: asyncio.Future[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
-
-    def listen(self, heard: Callable[[bytes], object], gap: Callable[[], object]) -> None:
-        """Whom to tell."""
-        self._heard, self._gap = heard, gap
 
     def open(self) -> None:
         """Begin to listen."""
@@ -51,8 +42,7 @@ class Post:
 
     async def close(self) -> None:
         """Send what is there, and listen no more."""
-        if self._sending is not None:
-            await asyncio.wait([self._sending])
+        await self.sent()
         if self._listening is not None:
             # A cancellation that comes together with an answer is lost within redis-py: it is said until it is heard.
             while not self._listening.done():
@@ -65,35 +55,9 @@ class Post:
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
-        """Send with what else is sent in this turn; done when the server has it."""
-        self._outbox.setdefault(replica, []).extend(letters)
-        if self._posted is None:
-            self._posted = asyncio.get_running_loop().create_future()
-        posted = self._posted
-        if self._sending is None:
-            self._sending = asyncio.ensure_future(self._send())
-        return posted
-
-    async def _send(self) -> None:
-        await asyncio.sleep(0)  # the rest of this turn
-        try:
-            while self._posted is not None:
-                outbox, self._outbox = self._outbox, {}
-                posted, self._posted = self._posted, None
-                scripts = [
-                    ("post", (replica, _LETTERS, _KEPT_S, *letters)) for replica, letters in outbox.items() if letters
-                ]
-                await self._ready()
-                try:
-                    await self._link.retried(partial(self._put, scripts))
-                except StoreError as error:
-                    posted.set_exception(error)
-                    posted.exception()  # who waits for it hears of it all the same
-                else:
-                    posted.set_result(None)
-        finally:
-            self._sending = None
+    async def _deliver(self, letters: dict[str, list[bytes]]) -> None:
+        scripts = [("post", (replica, _LETTERS, _KEPT_S, *some)) for replica, some in letters.items() if some]
+        await self._link.retried(partial(self._put, scripts))
 
     async def _put(self, scripts: Sequence[tuple[str, Sequence[Any]]], attempt: int) -> None:
         await self._link.run_all(scripts)  # what was sent twice is read twice
