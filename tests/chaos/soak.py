@@ -26,7 +26,7 @@ from tieline.stores import open_store
 __all__ = ["main"]
 
 _FULL_S: Final = 60.0  # for finding the full load, of which the first third is not counted
-_LANES: Final = 48  # callers that find it, each with one task behind the other
+_LANES: Final = 200  # callers that find it, each with one task behind the other
 _MOST: Final = 400  # tasks at once, when the replicas do not keep up
 _EVERY_S: Final = 10.0  # between two looks
 _QUIET_S: Final = 20.0  # until all has ended when nobody begins anything any more
