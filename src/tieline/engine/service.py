@@ -175,7 +175,9 @@ class Service(Upkeep):
                     await run.written()
                 finally:
                     run.go_on()
-                if configuration is None or not configuration.return_immediately:
+                if configuration is not None and configuration.return_immediately:
+                    await self._first_moment(run)
+                else:
                     await run.settled(after)
                 return await self._answer(run, history_length)
         if configuration is not None and configuration.return_immediately:
