@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.scene import CALLER, ask, in_loop, rest_of, says, serving, states, turns
-from tests.stores.conftest import BACKENDS, FOR_EVER
+from tests.stores.conftest import BACKENDS, FOR_EVER, SHARED
 from tieline import Turn
 from tieline.engine.service import Service
 from tieline.errors import UnsupportedOperation
@@ -16,7 +16,8 @@ from tieline.stores.base import Store
 from tieline.types import StreamEvent, SubscribeToTaskRequest, Task
 
 
-@pytest.fixture(params=BACKENDS)
+# Those of one process: tests/replicas has what several share, where going on means going on elsewhere.
+@pytest.fixture(params=[name for name in BACKENDS if name not in SHARED])
 def store(request: pytest.FixtureRequest, tmp_path: Any) -> Store:
     return BACKENDS[request.param].make(tmp_path, FOR_EVER)
 
