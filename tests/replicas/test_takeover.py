@@ -136,3 +136,19 @@ async def test_tasks_that_callers_ask_for_while_they_are_taken_over_end_once_and
             message = ends[0].status.message
             assert message is not None
             assert message.text == "The server stopped while this task was at work."
+
+
+@both
+@within(30)
+async def test_a_replica_that_looks_often_who_is_alive_does_not_take_itself_for_dead(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def says(turn: Turn) -> Any:
+        yield "well"
+
+    async with replicas(agent(name="Says")(says), database) as here:
+        replica = here[0].replica
+        assert replica is not None
+        found = await asyncio.gather(*(replica.is_alive(f"nobody {number}") for number in range(300)))
+        assert not any(found)
+        assert caplog.text == ""

@@ -69,6 +69,9 @@ class Replica:
         self.beat_s = max(1.0, self.lease_s / 5)
         self.alive: frozenset[str] = frozenset()
         self._services: list[Service] = []
+        self._beating = asyncio.Lock()
+        self._begun = 0  # how many beats were begun
+        self._looked = 0  # the last of them that was answered
         self._beats = 0  # how often this replica has said that it is alive since it was struck off last
         self._seen: dict[str, tuple[int, float]] = {}  # of each other one: its count, and since when it stands
         self._followers: dict[Key, set[str]] = {}
@@ -131,7 +134,14 @@ class Replica:
         work.add_done_callback(self._tasks.discard)
 
     async def _beat(self) -> dict[str, int]:
+        async with self._beating:  # one at a time: an answer that came late would look as if this one had been buried
+            return await self._beat_once()
+
+    async def _beat_once(self) -> dict[str, int]:
+        self._begun += 1
+        number = self._begun
         beats = dict(await self.store.beat())
+        self._looked = number
         self._pulse.felt()
         mine = beats.get(self.store.replica, 0)
         struck_off = mine <= self._beats
@@ -148,8 +158,11 @@ class Replica:
     async def is_alive(self, replica: str) -> bool:
         """Whether a replica has not been struck off. Raises InternalError when the store does not say."""
         if replica not in self.alive:
+            begun = self._begun
             try:
-                await self._beat()
+                async with self._beating:
+                    if self._looked <= begun:  # else another one who asks has looked since
+                        await self._beat_once()
             except StoreError as error:
                 log.error("%s", error)
                 raise InternalError("The store of this server is not available. Try again later.") from error

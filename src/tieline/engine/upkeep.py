@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from tieline.engine.agent import Agent
 from tieline.engine.clock import SteadyClock
@@ -154,14 +155,26 @@ class Upkeep(Tasks):
             if run.published == 0 or run.closed:
                 continue
             try:
-                record = await self.store.get(run.scope, run.task_id)
+                if await self._loss_of(run) is None:
+                    continue
+                # What it has said meanwhile may have ended the task, or let it go: then it is not lost.
+                with suppress(InternalError):
+                    await run.written()
+                if (loss := await self._loss_of(run)) is not None:
+                    run.lose(loss)
             except StoreError as error:
                 log.error("%s", error)
                 return
-            if record is None:
-                run.lose(StoreError("it is not in the store any more"))
-            elif record.owner != self._me and not run.closed:
-                run.lose(VersionConflict("another replica has taken it over"))
+
+    async def _loss_of(self, run: Run) -> StoreError | None:
+        """Why a task is not this replica's any more; None when it is, or has ended here. Raises StoreError."""
+        key = (run.scope, run.task_id)
+        record = await self.store.get(*key)
+        if run.closed or run.broken is not None or self.runs.get(key) is not run:
+            return None
+        if record is None:
+            return StoreError("it is not in the store any more")
+        return None if record.owner == self._me else VersionConflict("another replica has taken it over")
 
     def _find_later(self) -> None:
         if self._finding is None:
