@@ -14,8 +14,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from psycopg import errors
-
 from tieline.event import Event
 from tieline.ids import new_id
 from tieline.stores import shown
@@ -32,7 +30,7 @@ from tieline.stores.base import (
     StoreError,
 )
 from tieline.stores.bytekeys import digest, packed, unpacked
-from tieline.stores.postgres_link import Connection, Link, fetch, read_url
+from tieline.stores.postgres_link import Connection, Link, fetch, names_nothing, read_url
 from tieline.stores.postgres_post import Post
 from tieline.stores.postgres_pruning import Pruning
 from tieline.stores.postgres_schema import SCHEMA_VERSION, Statements
@@ -126,7 +124,7 @@ class PostgresStore:
         try:
             ((version,),) = await self._link.query(self._sql.version)
         except StoreError as error:
-            if isinstance(error.__cause__, (errors.UndefinedTable, errors.InvalidSchemaName)):
+            if names_nothing(error.__cause__):
                 version = None
             else:
                 await self._link.close()

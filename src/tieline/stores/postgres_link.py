@@ -20,7 +20,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("A PostgreSQL store needs psycopg: pip install 'tieline[postgres]'") from error
 
-__all__ = ["Connection", "Link", "fetch", "limited", "quietly_closed", "read_url"]
+__all__ = ["Connection", "Link", "fetch", "limited", "names_nothing", "quietly_closed", "read_url"]
 
 log = logging.getLogger("tieline.stores")
 
@@ -46,6 +46,11 @@ _DEFAULTS: Final = {  # what the URL does not say
     "tcp_user_timeout": 15_000,
     "application_name": "tieline",
 }
+
+
+def names_nothing(error: BaseException | None) -> bool:
+    """Whether a statement has failed as there is no such table, or no such schema."""
+    return isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName)
 
 
 def read_url(url: str, shown: str) -> tuple[dict[str, Any], str]:
