@@ -228,6 +228,7 @@ class Callers:
         task = answer["task"]
         work.known_as(task["id"])
         text, state, turn, since = "", state_of(task), 1, work.now()
+        last: object = None
         while True:
             work.told(state)
             if work.told_ends:
@@ -250,8 +251,9 @@ class Callers:
             new = _text(answer)
             if not new.startswith(text):
                 work.fault(f"GetTask told {new!r} behind {text!r}")
-            if (new, state_of(answer)) != (text, state):
-                since = work.now()
+            told = (new, answer["status"])
+            if told != last:  # its timestamp is new, too, when the agent was started again
+                last, since = told, work.now()
             text, state = new, state_of(answer)
             work.longest_s = max(work.longest_s, work.now() - since)
             if work.now() - since > self._patience(work):
