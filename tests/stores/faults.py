@@ -9,9 +9,14 @@ from contextlib import asynccontextmanager
 
 from tests.databases import DatabaseServer
 from tests.stores.writing import COMPLETED, Ticks, Written, write
-from tieline.stores.base import SharedStore
+from tieline.stores.base import Outcome, SharedStore
 
-__all__ = ["Crowd", "Wire"]
+__all__ = ["Crowd", "Wire", "waited"]
+
+
+async def waited(heard: Outcome | asyncio.Future[Outcome | None] | None) -> Outcome | None:
+    """What `hear` gives, when it is known."""
+    return await heard if isinstance(heard, asyncio.Future) else heard
 
 
 class Crowd:

@@ -14,7 +14,7 @@ import redis.asyncio as driver
 
 from tests.databases import RedisServer
 from tests.engine.scene import in_loop, within
-from tests.stores.faults import Crowd, Wire
+from tests.stores.faults import Crowd, Wire, waited
 from tests.stores.writing import COMPLETED, Ticks, Written, outcomes, write
 from tieline.stores import redis_post
 from tieline.stores.base import Outcome, Query, Record, Retention, SharedStore, StoredTask, StoreError, VersionConflict
@@ -61,11 +61,6 @@ async def several(server: RedisServer, count: int) -> AsyncIterator[list[RedisSt
             stack.push_async_callback(store.close)
             stores.append(store)
         yield stores
-
-
-async def waited(heard: Outcome | asyncio.Future[Outcome | None] | None) -> Outcome | None:
-    """What `hear` gives, when it is known."""
-    return await heard if isinstance(heard, asyncio.Future) else heard
 
 
 async def record_of(store: SharedStore, task: Written) -> Record:
