@@ -10,7 +10,7 @@ import pytest
 from tests.engine.scene import within
 from tests.replicas.scene import CALLER, DATABASES, events_of, replicas, send, subscribe, task_of, text_of, until_state
 from tieline import Turn, agent
-from tieline.types import Task, TaskState, TaskStatusUpdateEvent
+from tieline.types import Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
 both = pytest.mark.parametrize("database", DATABASES)
 
@@ -152,3 +152,33 @@ async def test_a_replica_that_looks_often_who_is_alive_does_not_take_itself_for_
         found = await asyncio.gather(*(replica.is_alive(f"nobody {number}") for number in range(300)))
         assert not any(found)
         assert caplog.text == ""
+
+
+@both
+@within(40)
+async def test_a_stream_at_a_replica_that_was_taken_for_dead_ends_without_an_error_and_is_found_again(
+    database: str,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def speaks(turn: Turn) -> Any:
+        yield "begun"
+        await go_on.wait()
+        yield "more"
+
+    async with replicas(agent(name="Speaks")(speaks), database) as here:
+        stream = await here[0].send_streaming_message(send("go"), CALLER)
+        seen = await events_of(stream, lambda event: isinstance(event, TaskArtifactUpdateEvent))
+        watching = await here[0].subscribe_to_task(subscribe(seen[0].id), CALLER, last_event_id=len(seen))
+        reading = asyncio.ensure_future(events_of(watching))
+        away = here[0].replica
+        assert away is not None
+        beats = await here[1].store.beat()  # type: ignore[attr-defined]
+        assert await here[1].store.bury(away.id, beats[away.id])  # type: ignore[attr-defined]
+        await here[1].adopt()
+        go_on.set()  # what it says now is refused
+        assert await reading == []
+        again = await here[0].subscribe_to_task(subscribe(seen[0].id), CALLER, last_event_id=len(seen))
+        (end,) = await events_of(again)
+        assert isinstance(end, TaskStatusUpdateEvent)
+        assert end.status.state is TaskState.FAILED

@@ -105,8 +105,17 @@ class Cursor:
 
     @property
     def failure(self) -> A2AError | None:
-        """Why the stream broke off, when it did."""
-        return self._run.broken if self._run is not None else None
+        """Why the stream broke off, when it did; None where it was cut."""
+        run = self._run
+        return None if run is None or run.moved else run.broken
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ends before its task does, without a failure: another replica has taken the task over.
+
+        Who subscribes again finds it where it is.
+        """
+        return self._run is not None and self._run.moved
 
     @property
     def ready(self) -> bool:

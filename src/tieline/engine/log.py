@@ -44,6 +44,7 @@ class TaskLog(ABC):
         "held",
         "inputs",
         "loop",
+        "moved",
         "published",
         "reply",
         "rest",
@@ -67,6 +68,7 @@ class TaskLog(ABC):
         self.rest = 0  # number of the last published event that put the task to rest or ended it
         self.reply: Event | None = None  # a direct Message, instead of a task
         self.broken: A2AError | None = None  # nothing more can be told
+        self.moved = False  # broken, as another replica goes on with it: who followed it here can do so there
         self.streamed = False  # somebody follows or has followed it
         self.cursors = 0  # followers
         self.held = 0  # who needs it for a moment

@@ -219,6 +219,7 @@ class WrittenLog(TaskLog):
         trace = None if isinstance(error, StoreError) else error
         log.error("task %s cannot be stored: %s", self.task_id, error, exc_info=trace)
         if isinstance(error, VersionConflict) and self.service.replica is not None:
+            self.moved = True
             self.broken = InternalError("Another replica has taken this task over. Read the task, or subscribe to it.")
         else:
             self.broken = InternalError(

@@ -239,7 +239,7 @@ class _Method:
             while True:
                 _, events = cursor.take()
                 if events:
-                    last = events[-1] if cursor.ended else None
+                    last = events[-1] if cursor.ended and not cursor.cut else None
                     for event in events:
                         await write((write_last if event is last else write_passing)(event.value))
                 elif cursor.ended:

@@ -100,7 +100,7 @@ class Stream:
     def _translated(self, number: int, events: Sequence[Event], encode: EventEncoder) -> list[bytes]:
         """Events as frames of a dialect in which one may be none or several: the last of several has the number."""
         before, behind = self._before, self._behind
-        last = number + len(events) - 1 if self.cursor.ended else -1
+        last = number + len(events) - 1 if self.cursor.ended and not self.cursor.cut else -1
         frames = []
         for n, event in enumerate(events, number):
             told = encode(event, n == last)
