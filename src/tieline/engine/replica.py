@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -34,6 +32,7 @@ from tieline.engine.letters import (
     pack,
     unpack,
 )
+from tieline.engine.pulse import Pulse
 from tieline.errors import InternalError
 from tieline.stores.base import SharedStore, StoreError
 
@@ -51,7 +50,6 @@ Key = tuple[str, str]  # scope and task id
 LEAST_LEASE_S: Final = 5.0
 _AGAIN_S: Final = 5.0  # a question without an answer, and a task without news, are asked for again
 _ANSWERS: Final = 2000  # that are kept, in case one was lost
-_STUCK_S: Final = 120.0  # an event loop that has stood still for so long is given up
 
 
 class Gone(Exception):
@@ -80,7 +78,7 @@ class Replica:
         self._number = 0
         self._answers: OrderedDict[tuple[str, int], Answer | None] = OrderedDict()  # None is being worked on
         self._living: asyncio.Task[None] | None = None
-        self._pulse = _Pulse(store, self.beat_s)
+        self._pulse = Pulse(store, self.beat_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._adopting = False
 
@@ -418,56 +416,6 @@ class Replica:
             if scope.startswith(service.scope_prefix):
                 return service
         return None
-
-
-class _Pulse:
-    """Says that this replica is alive while an agent blocks the event loop, from a thread.
-
-    Without it, an agent that computes or waits without `await` for longer than the lease would cost its replica all
-    its tasks. It does nothing while the loop beats by itself, and gives up when that stands still for too long.
-    """
-
-    def __init__(self, store: SharedStore, beat_s: float) -> None:
-        self._store = store
-        self._beat_s = beat_s
-        self._felt = time.monotonic()
-        self._ends = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def felt(self) -> None:
-        """The loop has beaten by itself."""
-        self._felt = time.monotonic()
-
-    def start(self) -> None:
-        self._ends.clear()
-        self.felt()
-        self._thread = threading.Thread(target=self._run, name="tieline-pulse", daemon=True)
-        self._thread.start()
-
-    async def stop(self) -> None:
-        """End the thread; it may be in the middle of a beat."""
-        self._ends.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            await asyncio.to_thread(thread.join, self._beat_s)
-
-    def _run(self) -> None:
-        while not self._ends.wait(self._beat_s / 2):
-            if self._beat_s * 1.5 < time.monotonic() - self._felt < _STUCK_S:
-                log.warning("an agent blocks the event loop: nothing else goes on meanwhile")
-                asyncio.run(self._beat())
-
-    async def _beat(self) -> None:
-        """Beat until the loop does so again."""
-        twin = self._store.twin()
-        try:
-            while not self._ends.is_set() and self._beat_s * 1.5 < time.monotonic() - self._felt < _STUCK_S:
-                await twin.beat()
-                await asyncio.sleep(self._beat_s / 2)
-        except StoreError as error:
-            log.error("this replica cannot say that it is alive: %s", error)
-        finally:
-            await twin.close()
 
 
 def _note_failure(posted: asyncio.Future[object]) -> None:
