@@ -35,6 +35,15 @@ async def who(turn: Turn):
 """
 
 
+ONCE = """
+from pathlib import Path
+mark = Path(__file__ + ".was")
+if mark.exists():
+    raise SystemExit(3)
+mark.touch()
+"""
+
+
 class Serving:
     """A running `tieline serve`: what it said until it was ready, and where it is."""
 
@@ -64,10 +73,10 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(folder: Path, store: str, *arguments: str) -> AsyncIterator[Serving]:
+async def serving(folder: Path, store: str, *arguments: str, source: str = AGENT) -> AsyncIterator[Serving]:
     """`tieline serve` of the agent above; ended at the end, whatever has become of it."""
     path = folder / "who.py"
-    path.write_text(AGENT)
+    path.write_text(source)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tieline", "serve", str(path), "--port", "0", "--store", store, *arguments),
         stderr=asyncio.subprocess.PIPE,
@@ -196,3 +205,35 @@ async def test_what_keeps_workers_from_starting_is_said_once(tmp_path: Path) -> 
         said = (await here.process.stderr.read()).decode()
         assert said.count("tieline store migrate") == 1
         assert await here.process.wait() == 1
+
+
+@linux
+@within(60)
+async def test_a_hangup_ends_all_in_good_order(tmp_path: Path) -> None:
+    async with serving(tmp_path, await store_url("redis"), "--workers", "2") as here:
+        await here.ready()
+        workers = here.workers()
+        here.process.send_signal(signal.SIGHUP)
+        assert await here.process.wait() == 0
+        assert not any(is_there(pid) for pid in workers)
+
+
+@linux
+@within(60)
+async def test_a_worker_that_cannot_start_where_the_first_one_could_ends_all(tmp_path: Path) -> None:
+    async with serving(tmp_path, await store_url("redis"), "--workers", "3", source=AGENT + ONCE) as here:
+        assert here.process.stderr is not None
+        said = (await here.process.stderr.read()).decode()
+        assert await here.process.wait() not in (0, None)
+        assert "Serving" not in said
+        assert "Stopped" not in said
+
+
+@pytest.mark.parametrize("lease", ["none", "0", "4.9s"])
+@within(30)
+async def test_a_lease_that_is_too_short_to_tell_the_dead_from_the_busy_is_refused(tmp_path: Path, lease: str) -> None:
+    async with serving(tmp_path, await store_url("redis"), "--lease", lease) as here:
+        assert here.process.stderr is not None
+        said = (await here.process.stderr.read()).decode()
+        assert await here.process.wait() == 2
+        assert "must be 5s or more" in said

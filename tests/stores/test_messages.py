@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from tests.engine.scene import in_loop
 from tests.stores.conftest import Place
 from tests.stores.writing import COMPLETED, Ticks, Written, write
-from tieline.stores.base import Keep, Outcome, Retention, Store
+from tieline.stores.base import Append, Keep, Outcome, Retention, Store, VersionConflict
 
 S = 1_000_000  # microseconds
 REPLY = b'{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"two\\nlines"}]}}'
@@ -165,3 +166,38 @@ async def test_messages_are_counted(place: Place) -> None:
             await hear(store, number, "t")
         await hear(store, 1, "t")
         assert (await store.stats()).messages == 3
+
+
+@in_loop
+async def test_an_answer_that_goes_with_an_append_that_is_refused_is_kept_all_the_same(place: Place) -> None:
+    async with place.opened() as store:
+        task, other = Written(Ticks()), Written(Ticks(5_000_000))
+        await write(store, task.make())
+        assert await hear(store, 1, "t") is None
+        stale = Append(task.scope, task.task_id, task.context_id, 7, [], task.state, 1, b"{}", False)
+        refused: asyncio.Future[None] | None = None
+        with suppress(VersionConflict):
+            refused = store.append(stale)
+        written = store.append(other.make())
+        await reply(store, 1)
+        await asyncio.wait([future for future in (refused, written) if future is not None] or [settled()])
+        assert await hear(store, 1, "t-2") == outcome(store, "t", REPLY)
+        assert await store.get(other.scope, other.task_id) is not None
+
+
+def settled() -> asyncio.Future[None]:
+    """What is done already."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
+@in_loop
+async def test_who_gives_up_waiting_for_a_message_leaves_the_others_their_answer(place: Place) -> None:
+    async with place.opened() as store:
+        first = store.hear(key_of(1), "t-1", S)
+        second = store.hear(key_of(1), "t-2", S)
+        if isinstance(first, asyncio.Future):
+            first.cancel()
+        heard = await second if isinstance(second, asyncio.Future) else second
+        assert heard == outcome(store, "t-1")

@@ -9,7 +9,7 @@ import click
 
 from tieline.cli.settings import read_duration
 
-__all__ = ["read_limit", "read_seconds", "read_size", "seconds_of", "told_size"]
+__all__ = ["read_lease", "read_limit", "read_seconds", "read_size", "seconds_of", "told_size"]
 
 _SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|t|)(?:i?b)?", re.IGNORECASE)
 _FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -33,6 +33,16 @@ def read_limit(context: click.Context, param: click.Parameter, value: str | None
     seconds = read_seconds(context, param, value)
     if seconds == 0:
         raise click.BadParameter("must be more than 0, or none")
+    return seconds
+
+
+def read_lease(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """As `read_seconds`, and 5 s at least."""
+    from tieline.engine.replica import LEAST_LEASE_S
+
+    seconds = read_seconds(context, param, value)
+    if seconds is None or seconds < LEAST_LEASE_S:
+        raise click.BadParameter(f"must be {LEAST_LEASE_S:g}s or more")
     return seconds
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from tieline.cli.amounts import read_limit, read_seconds, read_size
+from tieline.cli.amounts import read_lease, read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.notes import Notes
 from tieline.cli.opened import STORES, VARIABLE, named_store
@@ -80,7 +80,7 @@ _OF_THE_APP: Final = (
     "--lease",
     default="10s",
     show_default=True,
-    callback=read_seconds,
+    callback=read_lease,
     metavar="SECONDS",
     help="How soon others take over the tasks of a process that died; 5s at least.",
 )
@@ -226,7 +226,8 @@ def _serve_with(options: Mapping[str, Any], notes: Notes) -> int:
 
     with listening:
         code = supervise(worker_command(sys.argv[1:]), listening, options["workers"], on_ready=say, note=notes.line)
-    notes.line("Stopped.")
+    if not code:
+        notes.line("Stopped.")
     return code
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import Final
 
 from tieline.stores.base import SharedStore, StoreError
@@ -64,5 +65,8 @@ class Pulse:
                 await asyncio.sleep(self._beat_s / 2)
         except StoreError as error:
             log.error("this replica cannot say that it is alive: %s", error)
+        except Exception:  # the thread has to be there the next time
+            log.exception("this replica cannot say that it is alive")
         finally:
-            await twin.close()
+            with suppress(Exception):  # it is thrown away
+                await twin.close()

@@ -106,6 +106,9 @@ class Remote(TaskLog):
             self._give_up(InternalError("The store of this server is not available. Try again later."), error)
         except InternalError as error:
             self._give_up(error, error)
+        except Exception as error:  # what cannot be read must not leave those waiting who follow it
+            log.exception("task %s cannot be read", self.task_id)
+            self._give_up(InternalError("The task cannot be read. Its operator finds the reason in the log."), error)
         finally:
             self._reader = None
             self.service.forget(self)

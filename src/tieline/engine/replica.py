@@ -30,6 +30,7 @@ from tieline.engine.letters import (
     Unfollow,
     Wait,
     pack,
+    refusal,
     unpack,
 )
 from tieline.engine.pulse import Pulse
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from tieline.engine.remote import Remote
     from tieline.engine.service import Service
 
-__all__ = ["Gone", "Replica"]
+__all__ = ["Gone", "LEAST_LEASE_S", "Replica"]
 
 log = logging.getLogger("tieline.engine")
 
 Key = tuple[str, str]  # scope and task id
 
-LEAST_LEASE_S: Final = 5.0
+LEAST_LEASE_S: Final = 5.0  # with less a busy machine would take its own processes for dead
 _AGAIN_S: Final = 5.0  # a question without an answer, and a task without news, are asked for again
 _ANSWERS: Final = 2000  # that are kept, in case one was lost
 
@@ -125,7 +126,7 @@ class Replica:
         for _, future in self._questions.values():
             if not future.done():
                 future.set_exception(Gone())
-        self._seen.clear()
+        self._known.pop(self.store, None)  # who opens the store again begins anew
 
     def _begin(self, work: asyncio.Task[None]) -> None:
         self._tasks.add(work)
@@ -183,9 +184,9 @@ class Replica:
                 log.error("this replica cannot say that it is alive: %s", error)
                 self._seen.clear()
                 last = loop.time()
+                self._watch(began)
             except Exception:  # whatever it is, it must not be the end of this replica
                 log.exception("the look at other replicas failed")
-            self._watch(began)
 
     async def _look(self, beats: dict[str, int], now: float) -> None:
         """Strike off who has stood still, and take over what nobody is at work on."""
@@ -271,14 +272,13 @@ class Replica:
 
     def announce(self, tasks: Iterable[Key]) -> None:
         """These tasks are at work here from now on: whoever follows one anywhere has to know."""
-        letters: list[Letter] = [Elsewhere(*key) for key in tasks]
+        letters = [Elsewhere(*key) for key in tasks]
         if not letters:
             return
         for replica in self.alive - {self.id}:
             self._post(replica, letters)
         for letter in letters:
-            if isinstance(letter, Elsewhere):
-                self._tell_remote(letter)
+            self._tell_remote(letter)
 
     def _send_news(self) -> None:
         outbox, self._outbox = self._outbox, {}
@@ -314,7 +314,8 @@ class Replica:
         letter = pack(Question(*key, self.id, number, what))
         try:
             while True:
-                await self.store.post(replica, [letter])
+                # Shielded: it is the future of all who send in this turn, and a caller that leaves ends its own wait.
+                await asyncio.shield(self.store.post(replica, [letter]))
                 await asyncio.wait([future], timeout=_AGAIN_S)
                 if future.done():
                     answer = future.result()
@@ -343,17 +344,27 @@ class Replica:
                 self._post(question.replica, [answer])
             return
         self._answers[mark] = None
-        while len(self._answers) > _ANSWERS:
-            self._answers.popitem(last=False)
+        for old in list(self._answers) if len(self._answers) > 2 * _ANSWERS else ():
+            if len(self._answers) > _ANSWERS and self._answers[old] is not None:  # one at work stays
+                del self._answers[old]
         self._begin(asyncio.ensure_future(self._answer(question)))
 
     async def _answer(self, question: Question) -> None:
         service = self._service_of(question.scope)
+        mark = (question.replica, question.number)
         if service is None:
             answer = Answer(question.scope, question.task_id, question.number, elsewhere=True)
         else:
-            answer = await service.answer(question)
-        self._answers[question.replica, question.number] = answer
+            try:
+                answer = await service.answer(question)
+            except asyncio.CancelledError:
+                self._answers.pop(mark, None)
+                raise
+            except Exception:  # the boundary of a question: who asks must not wait for what a bug has cut
+                log.exception("a question of another replica could not be answered")
+                answer = Answer(question.scope, question.task_id, question.number, error=refusal(InternalError()))
+        self._answers[mark] = answer
+        self._answers.move_to_end(mark)
         self._post(question.replica, [answer])
 
     # --- the post -----------------------------------------------------------------------------------------------------

@@ -174,15 +174,16 @@ class _Retold:
             return part
         was = old[self._at]
         if _plain(part) and _plain(was) and part.media_type == was.media_type:
-            new, rest = part.text or "", (was.text or "")[self._offset :]
-            if rest.startswith(new):
+            new, said = part.text or "", was.text or ""
+            if said.startswith(new, self._offset):
                 self._offset += len(new)
-                if len(new) == len(rest):
+                if self._offset == len(said):
                     self._at, self._offset = self._at + 1, 0
                 return None
-            if new.startswith(rest) and self._at == len(old) - 1:
+            if self._at == len(old) - 1 and new.startswith(said[self._offset :]):
+                rest = len(said) - self._offset
                 self._at, self._offset = self._at + 1, 0
-                return replace(part, text=new[len(rest) :])
+                return replace(part, text=new[rest:])
             return part
         if part == was and not self._offset:
             self._at += 1

@@ -151,6 +151,7 @@ class Run(WrittenLog):
         run.state = record.state
         run.status = task.status
         run.updated = record.updated
+        service.clock.not_before(record.updated)  # another replica's clock may be ahead of this one's
         run.base = run.emitted = run.published = record.version
         run.blobs = any(has_blob(message) for message in task.history)
         return run

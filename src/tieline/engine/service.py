@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar, cast
 
 from msgspec.structs import replace
@@ -83,7 +83,7 @@ class Service(Upkeep):
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         super().__init__(agent, store, namespace=namespace, limits=limits)
         self._starting: asyncio.Task[None] | None = None
-        self._hearing: dict[tuple[str, str], asyncio.Future[None]] = {}  # messages that may be about to make a task
+        self._hearing: dict[tuple[str, str], list[asyncio.Future[None]]] = {}  # see _deciding
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,18 @@ class Service(Upkeep):
             TaskNotFound, UnsupportedOperation, Overloaded: nothing was begun.
             InternalError: the task could not be stored.
         """
-        run, after = await self._begin(request, caller, new_task)
+        while True:
+            run, after = await self._begin(request, caller, new_task)
+            try:
+                return await self._answer_to(request, run, after)
+            except InternalError:
+                if not isinstance(run, TaskLog) or not run.moved:
+                    raise  # else another replica has taken the task over: what was not heard here is heard there
+
+    async def _answer_to(
+        self, request: SendMessageRequest, run: TaskLog | Record | Event, after: int
+    ) -> Encoded[Task] | Encoded[Message]:
+        """What `send_message` answers, when its message has begun or reached `run`."""
         configuration = request.configuration
         history_length = None if configuration is None else configuration.history_length
         if isinstance(run, (Record, Event)):  # it was heard before, and this is what came of it
@@ -192,7 +203,16 @@ class Service(Upkeep):
     ) -> Cursor:
         """A2A 1.0 §3.1.2. The stream begins with the task, or is one Message; otherwise as `send_message`."""
         self._check_streaming()
-        run, after = await self._begin(request, caller, new_task)
+        while True:
+            run, after = await self._begin(request, caller, new_task)
+            try:
+                return await self._stream_of(request, run, after)
+            except InternalError:
+                if not isinstance(run, TaskLog) or not run.moved:
+                    raise  # else as in `send_message`
+
+    async def _stream_of(self, request: SendMessageRequest, run: TaskLog | Record | Event, after: int) -> Cursor:
+        """The stream that a message opens that has begun or reached `run`."""
         history_length = request.configuration.history_length if request.configuration is not None else None
         if isinstance(run, (Record, Event)):
             return await self._ended_stream(run, history_length)
@@ -215,7 +235,7 @@ class Service(Upkeep):
         check_history_length(request.history_length, "historyLength")
         scope = self._scope(caller, request.tenant)
         found = await self._found(request.id, scope)
-        if isinstance(found, Record) and self._is_lost(found):
+        if isinstance(found, Record) and self._is_lost(found) and not self._hands_on:
             living = await self._living(request.id, scope)
             found = living if isinstance(living, Run) else await self._found(request.id, scope)
         if isinstance(found, Record):
@@ -271,7 +291,12 @@ class Service(Upkeep):
                 raise TaskNotCancelable(request.id, run.state.value)
             with self._held(run):
                 if isinstance(run, Run):
-                    await run.cancel()
+                    try:
+                        await run.cancel()
+                    except InternalError:
+                        if run.moved:
+                            continue
+                        raise
                 elif await self._ask(run, Cancel()) is None:
                     continue
                 await run.readable()
@@ -361,10 +386,13 @@ class Service(Upkeep):
         heard = self.store.hear(key, task_id, self._age.now())
         if isinstance(heard, asyncio.Future):
             heard = await self._to_begin(scope, task_id, heard)
+            if self._draining:  # the server was stopped meanwhile: who sends it again has it begun elsewhere
+                self._check_room(starts=True)
         if heard is not None:
             again = await self._heard_before(heard, key, scope)
             if again is not None:
                 return again
+            self._check_room(starts=True)
             task_id = heard.task_id
         run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
         run.key = key
@@ -435,50 +463,70 @@ class Service(Upkeep):
         run.references = references or run.references
         return after
 
-    async def _to_begin(self, scope: str, task_id: str, asking: Awaitable[T]) -> T:
-        """What the store says of a message that this replica may have to begin.
+    @contextmanager
+    def _deciding(self, scope: str, task_id: str) -> Iterator[None]:
+        """Meanwhile it is not known yet whether a message is begun here.
 
-        Whoever asks meanwhile what has come of it waits: there is no run yet, and there may be one the next moment.
+        Whoever asks what has come of it waits: there is no run yet, and there may be one the next moment.
         """
-        answered = self._hearing[scope, task_id] = asyncio.get_running_loop().create_future()
+        decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        undecided = self._hearing.setdefault((scope, task_id), [])
+        undecided.append(decided)
         try:
-            return await self._read(asking)
+            yield
         finally:
-            if self._hearing.get((scope, task_id)) is answered:
-                del self._hearing[scope, task_id]
-            answered.set_result(None)
+            undecided.remove(decided)
+            if not undecided:
+                self._hearing.pop((scope, task_id), None)
+            decided.set_result(None)
+
+    async def _to_begin(self, scope: str, task_id: str, asking: Awaitable[T]) -> T:
+        """What the store says of a message that this replica may have to begin."""
+        with self._deciding(scope, task_id):
+            return await self._read(asking)
 
     async def _heard_before(
         self, heard: Outcome, key: bytes, scope: str
     ) -> tuple[TaskLog | Record | Event, int] | None:
-        """What came of a message that was heard before; None when nothing did, and it is this replica's to begin."""
+        """What came of a message that was heard before; None when nothing did, and it is this replica's to begin.
+
+        With None it is to be begun before anything is waited for: nobody else knows yet that it is.
+        """
         waited = ""  # the replica that has said what has come of it, which was nothing
         while True:
             if heard.reply is not None:
                 return Event(json=heard.reply), 0
             task_id = heard.task_id
-            quiet = self._quiet_run(task_id, scope)
-            if quiet is not None:
-                return quiet, 0
-            try:
-                return await self._living(task_id, scope), 0
-            except TaskNotFound:
-                pass
-            if self.replica is None or heard.replica == self.replica.id:
+            mine = self.replica is None or heard.replica == self.replica.id
+            with self._deciding(scope, task_id) if mine else nullcontext():
+                if (here := self._begun_here(scope, task_id)) is not None:
+                    return here, 0
+                try:
+                    return await self._living(task_id, scope), 0
+                except TaskNotFound:
+                    pass
+                if (here := self._begun_here(scope, task_id)) is not None:
+                    return here, 0
+            if self.replica is None or mine:
                 return None  # its agent was stopped before it had said anything
             if waited != heard.replica and await self.replica.is_alive(heard.replica):
                 waited = heard.replica
                 with suppress(Gone):
                     await self.replica.ask(heard.replica, (scope, task_id), Wait(), limit_s=None)
             elif await self._to_begin(scope, task_id, cast(SharedStore, self.store).claim_message(key, heard.replica)):
-                return None
+                here = self._begun_here(scope, task_id)
+                return None if here is None else (here, 0)
             else:
                 waited = ""
             told = self.store.hear(key, task_id, self._age.now())
-            again = await self._read(told) if isinstance(told, asyncio.Future) else told
+            again = await self._to_begin(scope, task_id, told) if isinstance(told, asyncio.Future) else told
             if again is None:
                 return None
             heard = again
+
+    def _begun_here(self, scope: str, task_id: str) -> Run | None:
+        """The run of a message that has no task yet, or of a task."""
+        return self._quiet_run(task_id, scope) or self._run(task_id, scope)
 
     # --- what belongs to other replicas -------------------------------------------------------------------------------
 
@@ -506,10 +554,9 @@ class Service(Upkeep):
         after = 0
         try:
             if isinstance(what, Wait):
-                hearing = self._hearing.get((scope, task_id))
-                if hearing is not None:
-                    await asyncio.wait([hearing])
-                run = self._run(task_id, scope) or self._quiet_run(task_id, scope)
+                while undecided := self._hearing.get((scope, task_id)):
+                    await asyncio.wait(list(undecided))
+                run = self._begun_here(scope, task_id)
                 if run is not None:
                     await run.told()
                 return Answer(scope, task_id, question.number)

@@ -20,7 +20,7 @@ from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
 from tieline.engine.run import Run
 from tieline.engine.turn import Caller
-from tieline.errors import InternalError, InvalidParams, TaskNotFound
+from tieline.errors import InternalError, InvalidParams, Overloaded, TaskNotFound
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
@@ -70,6 +70,7 @@ class Tasks(ABC):
         self.replica: Replica | None = None  # this process among others that share the store; None: it is the only one
         self.scope_prefix = f"{len(namespace)}:{namespace}/"
         self.waiting = 0  # how many agents wait for their caller
+        self._draining = False  # no new work is taken
         self._anonymous = self.scope_prefix + "0:/"
         self._readings: set[_Reading] = set()
         self._lost: set[tuple[str, str]] = set()  # task id and scope of what a failing store has left at work
@@ -94,8 +95,10 @@ class Tasks(ABC):
         """A run whose store has failed: its task is ended when the store takes writes again."""
 
     @abstractmethod
-    async def _adopt_one(self, record: Record, task: Task, words: str) -> None:
+    async def _adopt_one(self, record: Record, task: Task, words: str, *, patient: bool = False) -> None:
         """Start the agent of a stored task that says it is at work again, or end the task: nobody else would ever.
+
+        `patient`: nobody waits for it, so that one which has seen servers die can take its turn.
 
         Raises InternalError when that cannot be stored.
         """
@@ -121,6 +124,11 @@ class Tasks(ABC):
 
     def _run(self, task_id: str, scope: str) -> Run | None:
         return self.runs.get((scope, task_id))
+
+    @property
+    def _hands_on(self) -> bool:
+        """Whether what is at work stays so for the next server, or another one: this one is stopping."""
+        return self._draining and self.agent.resumable
 
     def _is_lost(self, record: Record) -> bool:
         """Whether a task without a run says that it is at work here: a failing store or a dead server left it so."""
@@ -166,6 +174,8 @@ class Tasks(ABC):
                 return record
             if found.state.terminal:
                 return found
+            if self._hands_on and not found.state.interrupted and not await self._is_elsewhere(found):
+                raise Overloaded("This server is shutting down.", retry_after_s=5)
             if self._is_lost(found):
                 with self._reading(task_id) as reading:
                     task = await self.stored(found)
@@ -188,7 +198,11 @@ class Tasks(ABC):
 
     async def _is_elsewhere(self, record: Record) -> bool:
         """Whether another replica that is alive owns a task."""
-        return self.replica is not None and record.owner != "" and await self.replica.is_alive(record.owner)
+        return (
+            self.replica is not None
+            and record.owner not in ("", self._me)
+            and await self.replica.is_alive(record.owner)
+        )
 
     async def _revived(self, record: Record) -> Run | None:
         """The run of a task of this process's that waits for its caller; None when it has become another meanwhile."""
@@ -211,10 +225,10 @@ class Tasks(ABC):
         """What follows a task that is at work in another replica, up to date."""
         key = (record.scope, record.task_id)
         remote = self.remotes.get(key)
-        if remote is None:
+        if remote is None or remote.broken is not None:
             task = await self.stored(record)
             remote = self.remotes.get(key)
-            if remote is None:
+            if remote is None or remote.broken is not None:
                 assert self.replica is not None
                 remote = self.remotes[key] = Remote(self, record, task)
                 self.replica.follow(remote)

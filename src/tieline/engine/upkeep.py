@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from typing import ClassVar, cast
+from weakref import WeakKeyDictionary
 
 from tieline.engine.agent import Agent
 from tieline.engine.clock import SteadyClock
@@ -14,7 +16,7 @@ from tieline.engine.run import Run
 from tieline.engine.tasks import STOPPED, Limits, Tasks
 from tieline.engine.turn import Caller
 from tieline.errors import InternalError, TaskNotFound
-from tieline.stores.base import Record, Store, StoreError, VersionConflict
+from tieline.stores.base import Record, SharedStore, Store, StoreError, VersionConflict
 from tieline.types import Task
 
 __all__ = ["Upkeep"]
@@ -25,10 +27,13 @@ _TICK_S = 0.25
 _PRUNE_S = 60.0
 _LOST_S = 5.0
 _RESUMES = 3
+_SUSPECT_S = 2.0
 
 
 class Upkeep(Tasks):
     """An agent's tasks, with what looks after them."""
+
+    _pruned: ClassVar[WeakKeyDictionary[Store, float]] = WeakKeyDictionary()  # loop time at which a store was, last
 
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         super().__init__(agent, store, namespace=namespace, limits=limits)
@@ -37,7 +42,9 @@ class Upkeep(Tasks):
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ready = False
-        self._draining = False
+        self._adopting = asyncio.Lock()
+        self._suspects: list[tuple[int, str, str]] = []  # tasks that wait to go on: times, scope and id
+        self._trying: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._pruning: asyncio.Task[None] | None = None
         self._prune_timer: asyncio.TimerHandle | None = None
@@ -71,6 +78,7 @@ class Upkeep(Tasks):
         self._quiet.pop(run, None)
 
     def lost(self, run: Run) -> None:
+        self._quiet.pop(run, None)  # its answer could not be kept: who sends the message again begins it again
         if run.published:
             self._lost.add((run.task_id, run.scope))
             self._find_later()
@@ -103,23 +111,53 @@ class Upkeep(Tasks):
 
         Raises StoreError.
         """
-        self._seen_to = set()
-        try:
-            while not self._draining and (records := await self.store.take(self.scope_prefix)):
-                for record in records:
-                    await self._adopt_taken(record)
-                if self.replica is None:
-                    break
-                self.replica.announce([(record.scope, record.task_id) for record in records])
-        finally:
-            self._seen_to = None
+        async with self._adopting:  # one at a time: each has to know what was seen to while it is at work
+            self._seen_to = set()
+            try:
+                while not self._draining and (records := await self.store.take(self.scope_prefix)):
+                    await asyncio.gather(*(self._adopt_taken(record) for record in records))
+                    if self.replica is None:
+                        break
+                    self.replica.announce([(record.scope, record.task_id) for record in records])
+            finally:
+                self._seen_to = None
+        if self._suspects and self._trying is None:
+            await self._try_suspects(1)
+            self._trying = asyncio.ensure_future(self._try_more())
+
+    async def _try_suspects(self, count: int) -> None:
+        """Start the agents of some tasks again that have seen more than one server die, the least often first.
+
+        One of them may be what brings servers down, and must not take the others with it.
+        """
+        self._suspects.sort()
+        some, self._suspects = self._suspects[:count], self._suspects[count:]
+        for _, scope, task_id in some:
+            try:
+                found = await self._living(task_id, scope)  # which starts it, if nobody has done so meanwhile
+                if isinstance(found, TaskLog):
+                    self.forget(found)
+            except TaskNotFound:
+                pass
+            except InternalError:
+                self._lost.add((task_id, scope))
+                self._find_later()
+
+    async def _try_more(self) -> None:
+        """Try twice as many each time that the last ones have done no harm."""
+        count = 1
+        while self._suspects and not self._draining:
+            await asyncio.sleep(_SUSPECT_S)
+            count *= 2
+            await self._try_suspects(count)
+        self._trying = None
 
     async def _adopt_taken(self, record: Record) -> None:
         try:
             task = await self.stored(record)
             if self._seen_to is not None and (record.scope, record.task_id) in self._seen_to:
                 return  # and may have gone on: the record is old
-            await self._adopt_one(record, task, STOPPED)
+            await self._adopt_one(record, task, STOPPED, patient=True)
         except InternalError as error:
             if self.replica is None:
                 words = f"task {record.task_id}, left at work earlier, cannot be ended: {error}"
@@ -127,14 +165,21 @@ class Upkeep(Tasks):
             self._lost.add((record.task_id, record.scope))
             self._find_later()
 
-    async def _adopt_one(self, record: Record, task: Task, words: str) -> None:
+    async def _adopt_one(self, record: Record, task: Task, words: str, *, patient: bool = False) -> None:
         key = (record.scope, record.task_id)
+        if self._hands_on:
+            if self.replica is not None:
+                cast(SharedStore, self.store).release(*key)
+            return  # the next server, or another one, goes on with it
         if self.agent.resumable:
             events = await self._read(self.store.events(*key, 0)) or ()
             past = past_of(task, [event for _, event in events])
             if past.times >= _RESUMES:
                 words = f"The server stopped {past.times + 1} times while this task was at work."
-            elif not self._draining and key not in self.runs:
+            elif patient and past.times:
+                self._suspects.append((past.times, *key))
+                return
+            elif key not in self.runs:
                 caller = self._caller_of(record.scope, past.extensions)
                 run = self.runs[key] = Run.revive(self, caller, record, task)
                 log.warning("task %s goes on where its server stopped", record.task_id)
@@ -204,13 +249,18 @@ class Upkeep(Tasks):
     # --- what is too old ----------------------------------------------------------------------------------------------
 
     def _prune_later(self) -> None:
-        self._prune_timer = asyncio.get_running_loop().call_later(_PRUNE_S, self._begin_prune)
+        replicas = 1 if self.replica is None else max(1, len(self.replica.alive))  # each in its turn, about
+        self._prune_timer = asyncio.get_running_loop().call_later(_PRUNE_S * replicas, self._begin_prune)
 
     def _begin_prune(self) -> None:
         self._pruning = asyncio.ensure_future(self._prune())
 
     async def _prune(self) -> None:
+        now = asyncio.get_running_loop().time()
         try:
+            if now - self._pruned.get(self.store, -_PRUNE_S) < _PRUNE_S * 0.9:
+                return  # by the service of another agent that shares it
+            self._pruned[self.store] = now
             dropped = await self.store.prune(self._age.now())
             if dropped.bytes:
                 log.info(
@@ -229,6 +279,8 @@ class Upkeep(Tasks):
         for timer in (self._prune_timer, self._ticking, self._finding):
             if timer is not None:
                 timer.cancel()
-        for task in (self._pruning, self._ending):
+        if self._trying is not None:
+            self._trying.cancel()
+        for task in (self._pruning, self._ending, self._trying):
             if task is not None:
                 await asyncio.wait([task])

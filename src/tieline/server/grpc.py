@@ -233,7 +233,7 @@ class _Method:
         opened.add(cursor)
         write_last, write_passing, write = rpc.write_answer, rpc.write_passing, context.write
         failure: A2AError | None = None
-        left = False  # the server goes while the task goes on
+        left = ""  # why this server does not tell any more of a task that goes on
         try:
             await context.send_initial_metadata(())  # the stream is open, though nothing may come for a while
             while True:
@@ -243,9 +243,10 @@ class _Method:
                     for event in events:
                         await write((write_last if event is last else write_passing)(event.value))
                 elif cursor.ended:
+                    left = "The task goes on at another server" if cursor.cut else ""
                     break
                 elif self._server.stopping:
-                    left = True
+                    left = "This server is shutting down"
                     break
                 else:
                     await cursor.wait()
@@ -260,7 +261,10 @@ class _Method:
         if failure is not None:
             await self._abort(context, failure)
         elif left:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "This server is shutting down: subscribe again.")
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "This server is shutting down, or the task is elsewhere now: subscribe again.",
+            )
 
     async def _abort(self, context: Any, error: A2AError) -> None:
         """End a call with an error (A2A 1.0 §10.6). Callers of 0.3 know it by the name in front of its sentence."""

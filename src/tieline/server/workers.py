@@ -90,6 +90,7 @@ class _Parent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._end, number)
+        loop.add_signal_handler(signal.SIGHUP, self._end, signal.SIGTERM)  # there is nothing to read anew
         keepers: list[asyncio.Task[None]] = []
         try:
             first = await self._start()
@@ -98,7 +99,11 @@ class _Parent:
                 return await self._gone(first)
             others = [await self._start() for _ in range(self._count - 1)]
             for process in others:
-                await self._hear(process)
+                if await self._hear(process) is None and not self._ending.is_set():
+                    code = await self._gone(process)
+                    self._end(signal.SIGTERM)
+                    await asyncio.wait([asyncio.ensure_future(self._gone(left)) for left in (first, *others)])
+                    return code or 1
             if not self._ending.is_set():
                 self._on_ready(said)
             keepers = [asyncio.ensure_future(self._keep(process)) for process in (first, *others)]

@@ -26,15 +26,15 @@ _BYTES: Final = 16 * 1024 * 1024
 class Group:
     """What goes out together."""
 
-    __slots__ = ("appends", "done", "failure", "heard", "mark", "released", "replied")
+    __slots__ = ("appends", "done", "heard", "mark", "released", "replied")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.appends: dict[Key, Append] = {}
-        self.heard: dict[bytes, tuple[str, int, asyncio.Future[Outcome | None]]] = {}  # task id, and when, by message
-        self.replied: dict[bytes, bytes] = {}
+        # By message: the task id, when, and whom to tell, the first of whom was the first to ask.
+        self.heard: dict[bytes, tuple[str, int, list[asyncio.Future[Outcome | None]]]] = {}
+        self.replied: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}
         self.released: dict[Key, None] = {}
         self.mark = os.urandom(8)
-        self.failure: StoreError | None = None
         self.done: asyncio.Future[None] = loop.create_future()
 
     def part(self) -> Group:
@@ -44,7 +44,14 @@ class Group:
     def fail(self, error: StoreError) -> None:
         """Tell everybody who waits that it was not written."""
         _fail(self.done, error)
-        for _, _, told in self.heard.values():
+        self.fail_messages(error)
+
+    def fail_messages(self, error: StoreError) -> None:
+        """Tell who waits for a message, or the answer to one, that it was not written."""
+        for _, _, askers in self.heard.values():
+            for asker in askers:
+                _fail(asker, error)
+        for _, told in self.replied.values():
             _fail(told, error)
 
 
@@ -102,18 +109,16 @@ class GroupWriter(ABC):
         """See Store.hear."""
         group = self._group()
         told: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
-        if key in group.heard:  # twice in one turn: the first one is first
-            first_id, _, first = group.heard[key]
-            first.add_done_callback(lambda first: _second(first, told, Outcome(first_id, None, self.replica)))
-        else:
-            group.heard[key] = (task_id, at, told)
+        _, _, askers = group.heard.setdefault(key, (task_id, at, []))
+        askers.append(told)
         return told
 
     def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any]:
         """See Store.replied."""
         group = self._group()
-        group.replied[key] = reply
-        return group.done
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        group.replied[key] = reply, told
+        return told
 
     def release(self, scope: str, task_id: str) -> None:
         """See SharedStore.release. An append of the same group goes before it."""
@@ -154,12 +159,9 @@ class GroupWriter(ABC):
                 self._under_way = group
                 failures: dict[Key, StoreError] = {}
                 for part in _parts(group):
-                    failure = await self._write(part, failures)
-                    group.failure = group.failure or failure
+                    await self._write(part, failures)
                 if failures:
                     _fail(group.done, BatchFailed(failures))
-                elif group.failure is not None:
-                    _fail(group.done, group.failure)
                 elif not group.done.done():
                     group.done.set_result(None)
                 self._under_way = None
@@ -171,32 +173,30 @@ class GroupWriter(ABC):
             if self._next is not None:  # whatever has ended this must not leave the next ones waiting
                 self._writing = asyncio.ensure_future(self._write_all())
 
-    async def _write(self, group: Group, failures: dict[Key, StoreError]) -> StoreError | None:
-        """Write a group, tell who has sent messages what came of it, and note the appends that failed.
-
-        Returns what went wrong with all of it.
-        """
+    async def _write(self, group: Group, failures: dict[Key, StoreError]) -> None:
+        """Write a group, tell who has sent messages what came of it, and note the appends that failed."""
         try:
             done, heard = await self._patience.retried(lambda attempt: self._send(group, attempt))
         except StoreError as error:
             if len(group.appends) + len(group.heard) > 1 and self._is_of_one(error.__cause__):
                 for single in _singles(group):  # one of them cannot be written: let the others be
-                    error_of_one = await self._write(single, failures)
-                    if single.replied and error_of_one is not None:
-                        return error_of_one
-                return None
+                    await self._write(single, failures)
+                return
             failures.update(dict.fromkeys(group.appends, error))
-            for _, _, told in group.heard.values():
-                _fail(told, error)
-            return error if group.replied else None
+            group.fail_messages(error)
         else:
             for key, append in group.appends.items():
                 if key not in done:
                     failures[key] = self._refused(append)
-            for message, (_, _, told) in group.heard.items():
+            for message, (task_id, _, askers) in group.heard.items():
+                outcome = heard.get(message)
+                for asker in askers:
+                    if not asker.done():
+                        asker.set_result(outcome)
+                    outcome = outcome or Outcome(task_id, None, self.replica)  # new to the first one alone
+            for _, told in group.replied.values():
                 if not told.done():
-                    told.set_result(heard.get(message))
-        return None
+                    told.set_result(None)
 
 
 def _bytes(append: Append) -> int:
@@ -242,13 +242,3 @@ def _fail(future: asyncio.Future[Any], error: StoreError) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # who waits for it hears of it all the same
-
-
-def _second(first: asyncio.Future[Outcome | None], told: asyncio.Future[Outcome | None], outcome: Outcome) -> None:
-    """The same message came twice in one turn."""
-    if told.done():
-        return
-    if first.cancelled() or first.exception() is not None:
-        _fail(told, StoreError("the message that came before could not be noted"))
-    else:
-        told.set_result(first.result() or outcome)

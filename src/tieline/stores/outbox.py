@@ -55,13 +55,28 @@ class Outbox(ABC):
             while self._posted is not None:
                 letters, self._letters = self._letters, {}
                 posted, self._posted = self._posted, None
-                await self._before()
                 try:
+                    await self._before()
                     await self._deliver(letters)
                 except StoreError as error:
-                    posted.set_exception(error)
-                    posted.exception()  # who waits for it hears of it all the same
+                    _end(posted, error)
+                except BaseException:
+                    _end(posted, StoreError("the store was stopped in the middle of a delivery"))
+                    raise
                 else:
-                    posted.set_result(None)
+                    _end(posted, None)
         finally:
             self._sending = None
+            if self._posted is not None:  # whatever has ended this must not leave the next ones waiting
+                self._sending = asyncio.ensure_future(self._send())
+
+
+def _end(posted: asyncio.Future[None], error: StoreError | None) -> None:
+    """Tell who waits for letters to go; one of those may have given up."""
+    if posted.done():
+        return
+    if error is None:
+        posted.set_result(None)
+    else:
+        posted.set_exception(error)
+        posted.exception()  # who waits for it hears of it all the same

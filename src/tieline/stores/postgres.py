@@ -65,7 +65,7 @@ class PostgresStore:
         self.retention = retention
         self.replica = new_id()
         self.url = shown(url)
-        self._given_url = url
+        self._given_url, self._patience_s, self._limit_s = url, patience_s, limit_s
         options, self._schema = read_url(url, self.url)
         self._link = Link(options, self.url, patience_s, limit_s)
         self._sql = Statements(self._schema)
@@ -78,7 +78,7 @@ class PostgresStore:
 
     def twin(self) -> PostgresStore:
         """See SharedStore."""
-        twin = PostgresStore(self._given_url, self.retention)
+        twin = PostgresStore(self._given_url, self.retention, patience_s=self._patience_s, limit_s=self._limit_s)
         twin.replica = self.replica
         return twin
 

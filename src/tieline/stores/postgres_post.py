@@ -140,7 +140,7 @@ class Post(Outbox):
 
     async def _take(self, payload: str) -> None:
         if payload.startswith("@"):
-            numbers = [int(number) for number in payload[1:].split(",")]
+            numbers = [int(number) for number in payload[1:].split(",") if number.isascii() and number.isdigit()]
             rows = await self._link.query(self._sql.take_letters, (numbers,))
             letters = [body for _, body in sorted(rows)]
             if len(letters) < len(numbers):  # taken with an answer that was lost, or too late

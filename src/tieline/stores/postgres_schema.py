@@ -112,7 +112,8 @@ WITH a AS (
     ON CONFLICT (key) DO NOTHING RETURNING key
 ), replied AS (
     UPDATE {s}.messages m SET reply = n.reply
-    FROM unnest(%b::bytea[], %b::bytea[]) AS n(key, reply) WHERE m.key = n.key
+    FROM unnest(%b::bytea[], %b::bytea[]) AS n(key, reply)
+    WHERE m.key = n.key AND m.reply IS NULL
 ), released AS (
     UPDATE {s}.tasks t SET owner = NULL
     FROM r WHERE t.key = r.key AND t.owner = %b AND r.key NOT IN (SELECT key FROM done)

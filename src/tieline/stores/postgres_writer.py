@@ -62,6 +62,7 @@ class PostgresWriter(GroupWriter):
         mark, me = group.mark, self.replica
         # In one order wherever it comes from: two replicas that hear the same messages must not wait for each other.
         messages = sorted(group.heard)
+        replies = {key: reply for key, (reply, _) in group.replied.items()}
         keys = {digest(packed(scope), packed(task_id)): (scope, task_id) for scope, task_id in group.appends}
         ((done_keys, heard_keys),) = await fetch(
             connection,
@@ -73,9 +74,9 @@ class PostgresWriter(GroupWriter):
                 messages,
                 [packed(group.heard[key][0]) for key in messages],
                 [Int8(group.heard[key][1]) for key in messages],
-                [group.replied.get(key) for key in messages],  # heard and answered in one turn
-                list(group.replied),
-                list(group.replied.values()),
+                [replies.get(key) for key in messages],  # heard and answered in one turn
+                list(replies),
+                list(replies.values()),
                 me,
             ),
         )

@@ -69,7 +69,7 @@ class RedisStore:
         self.retention = retention
         self.replica = new_id()
         self.url = shown(url)
-        self._given_url = url
+        self._given_url, self._patience_s, self._limit_s = url, patience_s, limit_s
         address, prefix = read_url(url)
         self._link = Link(address, self.url, prefix, patience_s, limit_s)
         self._writer = RedisWriter(self._link, self.replica)
@@ -81,7 +81,7 @@ class RedisStore:
 
     def twin(self) -> RedisStore:
         """See SharedStore."""
-        twin = RedisStore(self._given_url, self.retention)
+        twin = RedisStore(self._given_url, self.retention, patience_s=self._patience_s, limit_s=self._limit_s)
         twin.replica = self.replica
         return twin
 

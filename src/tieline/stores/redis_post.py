@@ -87,7 +87,7 @@ class Post(Outbox):
                 strike = [("XTRIM", self._key, "MINID", _behind(number))]
                 if b"g" in fields:
                     self.lost()
-                else:
+                elif b"b" in fields:
                     self._take(fields[b"b"])
 
     def lost(self) -> None:

@@ -61,7 +61,14 @@ end
 local function drop(task)
     local key = P .. 't:' .. task
     local t = redis.call('HMGET', key, 'sk', 'ck', 'id', 'state', 'size', 'log', 'events')
-    if not t[1] then return 0 end
+    if not t[1] then  -- it was evicted, or deleted by hand: what points to it goes, too
+        redis.call('ZREM', P .. 'u', task)
+        redis.call('ZREM', P .. 'el', task)
+        for _, state in ipairs({'COMPLETED', 'FAILED', 'CANCELED', 'REJECTED'}) do
+            redis.call('ZREM', P .. 'e:TASK_STATE_' .. state, task)
+        end
+        return nil
+    end
     local log = tonumber(t[6])
     local size = tonumber(t[5]) + log
     redis.call('DEL', key, P .. 'l:' .. task)
@@ -306,8 +313,10 @@ while true do
     end
     if not goes(first_at) then return answer() end
     local size = drop(first)
-    out[#out+1] = {first_state, size}
-    gone(size)
+    if size then
+        out[#out+1] = {first_state, size}
+        gone(size)
+    end
 end
 """
 
@@ -317,16 +326,18 @@ while true do
     if not goes(head[2]) then return answer() end
     local key = P .. 't:' .. head[1]
     local t = redis.call('HMGET', key, 'log', 'events', 'state')
-    local log = tonumber(t[1])
     redis.call('ZREM', P .. 'el', head[1])
     redis.call('DEL', P .. 'l:' .. head[1])
-    redis.call('HSET', key, 'log', 0, 'events', 0)
-    redis.call('HINCRBY', N, 'logs', -log)
-    redis.call('HINCRBY', N, 'bytes', -log)
-    redis.call('HINCRBY', N, 'bytes:' .. t[3], -log)
-    redis.call('HINCRBY', N, 'events', -tonumber(t[2]))
-    out[#out+1] = log
-    gone(log)
+    if t[1] then
+        local log = tonumber(t[1])
+        redis.call('HSET', key, 'log', 0, 'events', 0)
+        redis.call('HINCRBY', N, 'logs', 0 - log)
+        redis.call('HINCRBY', N, 'bytes', 0 - log)
+        redis.call('HINCRBY', N, 'bytes:' .. t[3], 0 - log)
+        redis.call('HINCRBY', N, 'events', 0 - tonumber(t[2]))
+        out[#out+1] = log
+        gone(log)
+    end
 end
 """
 

@@ -44,7 +44,8 @@ class RedisWriter(GroupWriter):
             words = [word for append in group.appends.values() for word in _words(append)]
             scripts.append(("append", [self._link.epoch, self.replica, group.mark, len(group.appends), *words]))
         if group.replied:
-            scripts.append(("replied", [self._link.epoch, *[word for pair in group.replied.items() for word in pair]]))
+            said = [word for key, (reply, _) in group.replied.items() for word in (key, reply)]
+            scripts.append(("replied", [self._link.epoch, *said]))
         if group.released:
             tasks = [digest(packed(scope), packed(task_id)) for scope, task_id in group.released]
             scripts.append(("release", [self.replica, *tasks]))

@@ -74,7 +74,9 @@ class SQLiteStore:
         self._batch: builtins.list[Append] = []
         self._heard: dict[bytes, Outcome] = {}  # outcomes that are not written yet, or changed
         self._heard_at: dict[bytes, int] = {}  # when they came in, of new ones
+        self._answers: builtins.list[asyncio.Future[None]] = []  # wait for what they have changed in `_heard`
         self._committed: asyncio.Future[None] | None = None
+        self._message_bytes: int | None = None  # of outcomes in the file; None is not counted yet
         self._since_checkpoint = 0
         self._checkpoint: asyncio.Task[None] | None = None
 
@@ -170,7 +172,10 @@ class SQLiteStore:
                 return None
             found = Outcome(rows[0][0])
         self._heard[key] = Outcome(found.task_id, reply)
-        return self._commit_soon()
+        self._commit_soon()
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answers.append(told)
+        return told
 
     def _commit(self) -> None:
         """Write what this turn of the loop has appended, and tell its callers."""
@@ -183,10 +188,13 @@ class SQLiteStore:
         except Exception as error:  # whatever it is, its callers have to hear of it
             if len(batch) <= 1:
                 told.set_exception(self._failure(error))
+                told.exception()  # there may be nobody who waits, where only messages were answered
             else:
                 self._write_singly(batch, told)
         else:
             told.set_result(None)
+        if self._answers:
+            self._write_answers()
         if self._since_checkpoint > _CHECKPOINT_BYTES and self._checkpoint is None:
             self._since_checkpoint = 0
             self._checkpoint = asyncio.ensure_future(self._run_checkpoint())
@@ -200,6 +208,17 @@ class SQLiteStore:
             except Exception as error:  # as above
                 failures[append.scope, append.task_id] = self._failure(error)
         told.set_exception(BatchFailed(failures))
+
+    def _write_answers(self) -> None:
+        """No append of this turn could be written: what messages were answered with does not depend on them."""
+        try:
+            self._write([])
+        except Exception as error:  # as above
+            answers, self._answers = self._answers, []
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(self._failure(error))
+                    answer.exception()  # who waits for it hears of it all the same
 
     def _failure(self, error: Exception) -> StoreError:
         return error if isinstance(error, StoreError) else StoreError(f"{self.path}: {error}")
@@ -267,8 +286,15 @@ class SQLiteStore:
             db.executemany("INSERT INTO log VALUES(?,?,?,?)", logged)
             db.execute("COMMIT")
             if heard:
+                if self._message_bytes is not None:
+                    self._message_bytes += _OUTCOME_BYTES * len(heard_at)
+                    self._message_bytes += sum([len(told.reply) for told in heard.values() if told.reply is not None])
                 heard.clear()
                 heard_at.clear()
+                answers, self._answers = self._answers, []
+                for answer in answers:
+                    if not answer.done():
+                        answer.set_result(None)
         except BaseException as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -401,6 +427,19 @@ class SQLiteStore:
         )
         return int(rows[0][0])
 
+    def _oldest(
+        self, size: str, condition: str, states: Sequence[TaskState], before: int
+    ) -> builtins.list[tuple[int, int, str, int]]:
+        """The oldest ended tasks of some states, some at a time: `updated`, number, state and `size` of each."""
+        rows: builtins.list[tuple[int, int, str, int]] = []
+        for state in states:  # each by itself, as the index has them
+            rows += self._read(
+                f"SELECT updated, number, state, {size} FROM tasks WHERE state IN {_ENDED} AND state=? AND updated<?"
+                f" AND {condition} ORDER BY updated LIMIT {_PRUNE_TASKS}",
+                (state.value, before),
+            )
+        return sorted(rows)[:_PRUNE_TASKS]
+
     async def _drop(
         self,
         tally: Tally,
@@ -413,15 +452,9 @@ class SQLiteStore:
         """Drop ended tasks, the oldest first: those that changed before `before`, or as many as hold `enough` bytes."""
         dropped = 0
         while enough is None or enough > 0:
-            marks = ",".join("?" * len(states))
-            rows = self._read(
-                f"SELECT number, state, {_TASK_BYTES} FROM tasks WHERE state IN {_ENDED} AND state IN ({marks})"
-                " AND updated<?"
-                f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
-                (*(state.value for state in states), before),
-            )
+            rows = self._oldest(_TASK_BYTES, "TRUE", states, before)
             numbers: builtins.list[tuple[int]] = []
-            for number, state, size in rows:
+            for _, number, state, size in rows:
                 if enough is not None:
                     if enough <= 0:
                         break
@@ -445,14 +478,14 @@ class SQLiteStore:
     ) -> None:
         """Drop logs of ended tasks, the oldest first, as `_drop` does."""
         while enough is None or enough > 0:
-            rows = self._read(
-                "SELECT number, (SELECT sum(length(body)) FROM log WHERE task=number) AS size FROM tasks"
-                f" WHERE state IN {_ENDED} AND updated<? AND EXISTS (SELECT 1 FROM log WHERE task=number)"
-                f" ORDER BY updated LIMIT {_PRUNE_TASKS}",
-                (before,),
+            rows = self._oldest(
+                "(SELECT sum(length(body)) FROM log WHERE task=number)",
+                "EXISTS (SELECT 1 FROM log WHERE task=number)",
+                _ENDS,
+                before,
             )
             numbers: builtins.list[tuple[int]] = []
-            for number, size in rows:
+            for _, number, _, size in rows:
                 if enough is not None:
                     if enough <= 0:
                         break
@@ -471,20 +504,26 @@ class SQLiteStore:
         before = -1 if keep.ttl_s is None else now - int(keep.ttl_s * 1_000_000)
         over = 0
         if keep.max_bytes is not None:
-            over = self._read(f"SELECT coalesce(sum({size}), 0) FROM messages", ())[0][0] - keep.max_bytes
+            if self._message_bytes is None:  # counted once, and kept from then on
+                self._message_bytes = int(self._read(f"SELECT coalesce(sum({size}), 0) FROM messages", ())[0][0])
+            over = self._message_bytes - keep.max_bytes
         while True:
             rows = self._read(f"SELECT key, at, {size} FROM messages ORDER BY at LIMIT {_PRUNE_TASKS}", ())
             keys: builtins.list[tuple[bytes]] = []
+            dropped = 0
             for key, at, bytes_ in rows:
                 if at >= before and over <= 0:
                     break
                 over -= bytes_
+                dropped += bytes_
                 keys.append((key,))
                 tally.messages += 1
                 tally.bytes += bytes_
             if not keys:
                 return
             self._delete(("DELETE FROM messages WHERE key=?", keys))
+            if self._message_bytes is not None:
+                self._message_bytes -= dropped
             await _pause(tally, told)
 
     def _delete(self, *statements: tuple[str, Sequence[tuple[Any, ...]]]) -> None:

@@ -28,7 +28,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks(id, scope);
 CREATE INDEX IF NOT EXISTS tasks_updated ON tasks(scope, updated);
 CREATE INDEX IF NOT EXISTS tasks_unfinished ON tasks(number)
     WHERE state IN ('TASK_STATE_SUBMITTED','TASK_STATE_WORKING');
-CREATE INDEX IF NOT EXISTS tasks_ended ON tasks(updated) WHERE state IN
+CREATE INDEX IF NOT EXISTS tasks_ended ON tasks(state, updated) WHERE state IN
     ('TASK_STATE_COMPLETED','TASK_STATE_FAILED','TASK_STATE_CANCELED','TASK_STATE_REJECTED');
 CREATE TABLE IF NOT EXISTS log(
     task INTEGER NOT NULL,
