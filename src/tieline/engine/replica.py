@@ -184,9 +184,9 @@ class Replica:
                 log.error("this replica cannot say that it is alive: %s", error)
                 self._seen.clear()
                 last = loop.time()
-                self._watch(began)
             except Exception:  # whatever it is, it must not be the end of this replica
                 log.exception("the look at other replicas failed")
+            self._watch(began)
 
     async def _look(self, beats: dict[str, int], now: float) -> None:
         """Strike off who has stood still, and take over what nobody is at work on."""

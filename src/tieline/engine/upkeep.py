@@ -27,7 +27,8 @@ _TICK_S = 0.25
 _PRUNE_S = 60.0
 _LOST_S = 5.0
 _RESUMES = 3
-_SUSPECT_S = 2.0
+_SUSPECT_S = 0.25
+_SUSPECTS_MORE = 8
 
 
 class Upkeep(Tasks):
@@ -144,11 +145,11 @@ class Upkeep(Tasks):
                 self._find_later()
 
     async def _try_more(self) -> None:
-        """Try twice as many each time that the last ones have done no harm."""
+        """Try many more each time that the last ones have done no harm: all are to be at work within the lease."""
         count = 1
         while self._suspects and not self._draining:
             await asyncio.sleep(_SUSPECT_S)
-            count *= 2
+            count *= _SUSPECTS_MORE
             await self._try_suspects(count)
         self._trying = None
 
