@@ -68,6 +68,8 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
     metadata: bytes | None  # of the request, as JSON
     accepts: tuple[str, ...]
     named: bool  # the caller has named the task itself
+    scopes: tuple[str, ...] = ()
+    claims: bytes | None = None  # as JSON
 
     @classmethod
     def of(
@@ -82,10 +84,13 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
             None if metadata is None else encode(metadata),
             accepts,
             named,
+            tuple(caller.scopes),
+            encode(caller.claims) if caller.claims else None,
         )
 
     def read(self) -> tuple[Message, Caller, Metadata | None]:
-        caller = Caller(self.principal, self.tenant, self.version, self.extensions)
+        claims = {} if self.claims is None else load(self.claims, dict)
+        caller = Caller(self.principal, self.tenant, self.version, self.extensions, frozenset(self.scopes), claims)
         metadata: Metadata | None = None if self.metadata is None else load(self.metadata, dict)
         return load(self.message, Message), caller, metadata
 

@@ -20,7 +20,7 @@ from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
 from tieline.engine.run import Run
 from tieline.engine.turn import Caller
-from tieline.errors import InternalError, InvalidParams, Overloaded, TaskNotFound
+from tieline.errors import InternalError, InvalidParams, Overloaded, PermissionDenied, TaskNotFound
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
@@ -42,6 +42,10 @@ class Limits(msgspec.Struct, frozen=True):
 
     run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
     concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
+    queued_runs: int = (
+        0  # tasks that wait, SUBMITTED, for an agent to finish; with more, or with 0, callers are refused
+    )
+    runs_per_caller: int | None = None  # at work or queued for one caller of one tenant
     queued_messages: int = 16  # messages that wait for one task whose agent is at work
     cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most
     lease_s: float = 10.0  # seconds within which other replicas take over the tasks of one that died; 5 at least
@@ -83,6 +87,10 @@ class Tasks(ABC):
         """A run's agent has been put to work."""
 
     @abstractmethod
+    async def admitted(self, run: Run) -> None:
+        """Wait until there is room for a queued run's agent."""
+
+    @abstractmethod
     def ended(self, run: Run) -> None:
         """A run's agent is done."""
 
@@ -110,7 +118,10 @@ class Tasks(ABC):
     # --- whose --------------------------------------------------------------------------------------------------------
 
     def _scope(self, caller: Caller, tenant: str | None) -> str:
+        """Whose tasks a caller means. Raises PermissionDenied when it names a tenant that is not its own."""
         name = tenant or caller.tenant
+        if caller.tenant and name != caller.tenant:
+            raise PermissionDenied(f"You may not call for the tenant {tenant!r}.")
         if not name and not caller.principal:
             return self._anonymous
         return f"{self.scope_prefix}{len(name)}:{name}/{caller.principal}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import ClassVar, cast
 from weakref import WeakKeyDictionary
@@ -40,6 +41,8 @@ class Upkeep(Tasks):
         super().__init__(agent, store, namespace=namespace, limits=limits)
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
         self._quiet: dict[Run, None] = {}  # those that have said nothing yet
+        self._line: dict[Run, asyncio.Future[None]] = {}  # those that wait for an agent to finish
+        self._of_callers: Counter[str] = Counter()  # runs by scope, where they are limited
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ready = False
@@ -54,7 +57,7 @@ class Upkeep(Tasks):
     @property
     def busy(self) -> int:
         """How many agents are at work (waiting ones do not count)."""
-        return len(self._active) - self.waiting
+        return len(self._active) - self.waiting - len(self._line)
 
     def _quiet_run(self, task_id: str, scope: str) -> Run | None:
         """The run of a message whose agent has not made a task of it yet."""
@@ -63,17 +66,48 @@ class Upkeep(Tasks):
     # --- what runs tell -----------------------------------------------------------------------------------------------
 
     def began(self, run: Run) -> None:
+        limits = self.limits
+        if limits.queued_runs and self.busy >= limits.concurrent_runs:
+            self._line[run] = run.loop.create_future()
+            run.queued = True
         self._active[run] = None
+        if limits.runs_per_caller is not None:
+            self._of_callers[run.scope] += 1
         if run.state is None:
             self._quiet[run] = None
         if self._ticking is None:
             self._ticking = run.loop.call_later(_TICK_S, self._tick)
 
     def ended(self, run: Run) -> None:
-        self._active.pop(run, None)
+        if run in self._active:
+            del self._active[run]
+            if self.limits.runs_per_caller is not None:
+                self._of_callers[run.scope] -= 1
+                if not self._of_callers[run.scope]:
+                    del self._of_callers[run.scope]
+            if self._line:
+                self._call_next()
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
+
+    async def admitted(self, run: Run) -> None:
+        """Wait until there is room for a queued run's agent."""
+        try:
+            await self._line[run]
+        finally:
+            del self._line[run]
+            run.queued = False
+            self._call_next()
+
+    def _call_next(self) -> None:
+        """Let go on who has waited longest, if there is room."""
+        free = self.limits.concurrent_runs - self.busy
+        for place in self._line.values():
+            if free <= sum(each.done() for each in self._line.values()):
+                return
+            if not place.done():
+                place.set_result(None)
 
     def replied(self, run: Run) -> None:
         self._quiet.pop(run, None)
