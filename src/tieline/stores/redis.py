@@ -35,6 +35,7 @@ from tieline.stores.redis_link import Link, read_url
 from tieline.stores.redis_post import Post
 from tieline.stores.redis_pruning import Pruning
 from tieline.stores.redis_scripts import FIELDS
+from tieline.stores.redis_webhooks import RedisWebhooks
 from tieline.stores.redis_writer import RedisWriter
 from tieline.types import TaskState
 
@@ -52,7 +53,7 @@ _LOOKS: Final = 5  # at a page that changes while it is read
 _EXTRA_S: Final = 3600  # that Redis itself keeps outcomes longer than a prune does
 
 
-class RedisStore:
+class RedisStore(RedisWebhooks):
     """Tasks in the database of `url`, whose parameter `prefix` (default "tieline") begins all its keys."""
 
     shared: ClassVar[bool] = True
@@ -290,6 +291,8 @@ class RedisStore:
             bytes=counts.get("bytes", 0) + counts.get("outcomes", 0),
             oldest=None if updated is None else int(updated),
             replicas=int(await self._link.call("HLEN", self._link.key("r"))),
+            webhooks=counts.get("webhooks", 0),
+            dead_webhooks=int(await self._link.call("ZCARD", self._link.key("hd"))),
         )
 
     async def tasks(self) -> AsyncIterator[StoredTask]:
