@@ -98,6 +98,8 @@ class Pruning:
         while looked_at == _ROWS:
             looked_at, gone = await self._link.use(step)
             self._tally.webhooks += gone
+            if gone and self._told is not None:
+                self._told(self._tally.pruned())
 
     async def _drop(
         self,

@@ -45,7 +45,7 @@ DEFAULT_RETENTION: Final = Retention(ttl_s=7 * 24 * 3600)
 
 log = logging.getLogger("tieline.stores")
 
-_SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 2  # 2 has webhooks beside what 1 has
 _U63: Final = (1 << 63) - 1
 _PAGE: Final = 200  # tasks that are read, or put, at a time
 _PUT_BYTES: Final = 8 * 1024 * 1024
@@ -89,9 +89,11 @@ class RedisStore(RedisWebhooks):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def migrate(self) -> tuple[int, int]:
-        """Make it ready; returns the version that its keys had (0: none), and have."""
+        """Make it ready, or bring it to this version's keys; returns the version that they had (0: none), and have."""
         try:
             before = await self._version()
+            if before == 1:  # all its keys are there in 2, too
+                await self._link.call("HSET", self._link.key("meta"), "version", _SCHEMA_VERSION)
             await self._ready()
         finally:
             if not self._open:

@@ -418,7 +418,12 @@ class SQLiteStore(SQLiteWebhooks):
         if logs.max_bytes is not None and (over := self._ended_log_size() - logs.max_bytes) > 0:
             await self._drop_logs(tally, told, enough=over)
         await self._drop_messages(tally, told, now)
-        self._drop_taskless(tally, now)
+        looked_at = _PRUNE_TASKS
+        while looked_at == _PRUNE_TASKS:
+            looked_at, gone = self._drop_taskless(now, _PRUNE_TASKS)
+            if gone:
+                tally.webhooks += gone
+                await _pause(tally, told)
         return tally.pruned()
 
     def _size(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tieline.stores.base import Webhook
-from tieline.stores.pruning import TASKLESS_S, Tally
+from tieline.stores.pruning import TASKLESS_S
 
 __all__ = ["DROP_OF_TASK", "SQLiteWebhooks"]
 
@@ -112,14 +112,23 @@ class SQLiteWebhooks(ABC):
     def _has_webhooks(self) -> bool:
         return bool(self._read("SELECT 1 FROM webhooks LIMIT 1", ()))
 
-    def _drop_taskless(self, tally: Tally, now: int) -> None:
-        """Drop those that have waited too long for their task; those that have one now are looked at no more."""
-        old = "taskless AND created<?"
+    def _drop_taskless(self, now: int, limit: int) -> tuple[int, int]:
+        """Look at some that have waited too long for their task: drop them, or note that it is there now.
+
+        Returns how many were looked at, at most `limit`, and how many of them were dropped.
+        """
         there = "EXISTS (SELECT 1 FROM tasks WHERE tasks.id=webhooks.task AND tasks.scope=webhooks.scope)"
-        before = [(now - TASKLESS_S * 1_000_000,)]
-        if self._read(f"SELECT 1 FROM webhooks WHERE {old} LIMIT 1", before[0]):
-            self._change((f"UPDATE webhooks SET taskless=0 WHERE {old} AND {there}", before))
-            tally.webhooks += self._change((f"DELETE FROM webhooks WHERE {old}", before))
+        rows = self._read(
+            f"SELECT scope, task, id, {there} FROM webhooks WHERE taskless AND created<? ORDER BY created LIMIT ?",
+            (now - TASKLESS_S * 1_000_000, limit),
+        )
+        gone = [row[:3] for row in rows if not row[3]]
+        if rows:
+            self._change(
+                (f"UPDATE webhooks SET taskless=0 WHERE {_ONE}", [row[:3] for row in rows if row[3]]),
+                (f"DELETE FROM webhooks WHERE {_ONE}", gone),
+            )
+        return len(rows), len(gone)
 
     def _count_webhooks(self) -> tuple[int, int]:
         """How many there are, and how many of them are dead."""
