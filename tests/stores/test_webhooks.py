@@ -133,10 +133,14 @@ async def test_texts_of_a_webhook_may_be_anything_and_are_told_apart(place: Plac
             assert await of(store, Task(task_id=text)) == [webhook]
 
 
-def test_a_webhook_shows_no_credentials() -> None:
-    webhook = hook(Task(), config=b"secret", reason="secret")
-    assert "secret" not in f"{webhook} {webhook!r} {[webhook]}"
-    assert "'h' of task 't'" in repr(webhook)
+@in_loop
+async def test_a_webhook_shows_no_credentials(place: Place) -> None:
+    async with place.opened() as store:
+        await store.set_webhook(hook(Task(), config=b"secret", reason="secret"), LIMIT)
+        (found,) = await of(store, Task())
+        assert found.config == b"secret"
+        assert "secret" not in f"{found} {found!r} {[found]}"
+        assert "'h' of task 't'" in repr(found)
 
 
 # --- how far it has come ----------------------------------------------------------------------------------------------
