@@ -127,7 +127,8 @@ async def made_older(url: str, kind: str) -> int:
             await connection.execute(f"DELETE FROM {schema}.meta WHERE version > 1".encode())
     else:
         address, _, prefix = url.partition("?prefix=")
-        async with redis.asyncio.from_url(address) as client:
+        client: Any = redis.asyncio.from_url(address)
+        async with client:
             await client.hset(f"{{{prefix}}}:meta", "version", "1")
     return 1
 

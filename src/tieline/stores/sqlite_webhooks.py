@@ -137,5 +137,5 @@ class SQLiteWebhooks(ABC):
 
 
 def _webhook(row: tuple[Any, ...]) -> Webhook:
-    *which, failed, dead, reason = row
-    return Webhook(*which, failed=failed, dead=dead, reason=reason)
+    scope, task_id, id_, config, version, after, created, failed, dead, reason = row
+    return Webhook(scope, task_id, id_, config, version, after, created, "", failed, dead, reason)
