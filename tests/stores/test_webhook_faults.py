@@ -1,10 +1,13 @@
-"""Webhooks of a store whose server is restarted, or cut off in the middle of what it is asked for."""
+"""Webhooks of a store whose server is restarted, cut off in the middle of what it is asked for, or full; and of a file
+whose process is killed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,10 +18,12 @@ from msgspec.structs import replace
 from tests.databases import DatabaseServer, PostgresServer, RedisServer
 from tests.engine.scene import in_loop
 from tests.stores.faults import Wire
+from tests.stores.sqlite_process import opened as opened_file
+from tests.stores.sqlite_process import run_child
 from tests.stores.test_shared_webhooks import set_mine
-from tests.stores.test_webhooks import LIMIT, Task, give_up, hook, of
+from tests.stores.test_webhooks import LIMIT, Task, give_up, hook, noted, of
 from tests.stores.writing import COMPLETED, Ticks, Written, outcomes, write
-from tieline.stores.base import SharedStore, Webhook
+from tieline.stores.base import SharedStore, StoreError, Webhook
 from tieline.stores.postgres import PostgresStore
 from tieline.stores.redis import RedisStore
 
@@ -214,3 +219,74 @@ async def test_an_append_is_one_script_and_so_are_all_notes_of_a_turn() -> None:
             since = await scripts()
             await asyncio.gather(*(one for one in noted if one is not None))
             assert await scripts() - since <= 1
+
+
+@in_loop
+async def test_a_redis_that_is_full_takes_no_webhook_and_notes_what_was_delivered() -> None:
+    with RedisServer() as redis:
+        async with opened(redis) as store:
+            webhook, other = await set_mine(store, hook(Task(), "a")), await set_mine(store, hook(Task(), "b"))
+            await run(redis, "CONFIG SET maxmemory 1")
+            with pytest.raises(StoreError, match="it is full"):
+                await store.set_webhook(hook(Task(), "c"), LIMIT)
+            await noted(store, webhook, 5)
+            assert [one.after for one in await of(store, Task())] == [5, 0]
+            await give_up(store, other, 9)
+            store.release_webhook(webhook)
+            assert [one.owner for one in await of(store, Task())] == ["", ""]
+            assert await store.drop_webhook("0:/0:/", "t", "a")
+
+
+@in_loop
+async def test_a_redis_that_was_emptied_in_use_takes_no_webhook_until_that_was_noticed() -> None:
+    with RedisServer() as redis:
+        async with opened(redis) as store:
+            webhook = await set_mine(store, hook(Task()))
+            await run(redis, "FLUSHALL")
+            with pytest.raises(StoreError, match="was emptied while in use"):
+                await store.set_webhook(hook(Task(), "b"), LIMIT)
+            await noted(store, webhook, 5)
+            await store.beat()
+            assert await of(store, Task()) == []
+            await set_mine(store, hook(Task(), "b"))
+            assert (await store.stats()).webhooks == 1
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from tieline.stores.base import Webhook
+from tieline.stores.sqlite import SQLiteStore
+async def main():
+    store = SQLiteStore(sys.argv[1])
+    await store.open()
+    webhook = Webhook("s", "t", "h", b"{}", "1.0", 0, 1)
+    await store.set_webhook(webhook, 1)
+    for after in range(1, 30):
+        await store.delivered(webhook, after)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+
+@in_loop
+async def test_what_was_noted_in_a_file_survives_the_death_of_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    assert run_child(KILLED, path).returncode == -9
+    async with opened_file(path) as store:
+        assert await store.webhooks("s", "t") == [Webhook("s", "t", "h", b"{}", "1.0", 29, 1)]
+
+
+@in_loop
+async def test_what_goes_into_a_file_that_was_removed_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    async with opened_file(path) as store:
+        webhook = hook(Task())
+        await store.set_webhook(webhook, LIMIT)
+        path.rename(tmp_path / "elsewhere.db")
+        with pytest.raises(StoreError, match="removed or replaced"):
+            await noted(store, webhook, 1)
+        with pytest.raises(StoreError, match="removed or replaced"):
+            await store.set_webhook(hook(Task(), "b"), LIMIT)
+        (tmp_path / "elsewhere.db").rename(path)
+        await noted(store, webhook, 2)
+        assert [one.after for one in await of(store, Task())] == [2]

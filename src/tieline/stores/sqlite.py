@@ -51,6 +51,7 @@ _ENDS = tuple(state for state in TaskState if state.terminal)
 _ENDED = "(" + ",".join(f"'{state.value}'" for state in _ENDS) + ")"
 _TASK_BYTES = "(length(snapshot) + (SELECT coalesce(sum(length(body)), 0) FROM log WHERE task=number))"
 _OUTCOME_BYTES = 100  # what an outcome takes beside the reply
+_CURSOR_BYTES = 200  # what it takes to note how far a webhook has come
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
 _WAL_BYTES = 4 * _CHECKPOINT_BYTES
 _PRUNE_TASKS = 200  # at a time, so that a prune never holds the loop for long
@@ -261,13 +262,8 @@ class SQLiteStore(SQLiteWebhooks):
             size += len(body) + len(append.snapshot or b"")
             if append.state.terminal:
                 numbers.pop(key, None)
-        self._since_checkpoint += size
-        try:
-            there = self._file_id() == self._file
-        except OSError:
-            there = False
-        if not there:
-            raise StoreError(f"{self.path} has been removed or replaced under the running store.")
+        self._since_checkpoint += size + _CURSOR_BYTES * len(self._cursors)
+        self._check_file()
         heard, heard_at = self._heard, self._heard_at
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -314,6 +310,15 @@ class SQLiteStore(SQLiteWebhooks):
             if isinstance(error, sqlite3.IntegrityError):
                 raise VersionConflict("a task of that id is there already") from None
             raise
+
+    def _check_file(self) -> None:
+        """Raises StoreError when what is written now would be lost."""
+        try:
+            there = self._file_id() == self._file
+        except OSError:
+            there = False
+        if not there:
+            raise StoreError(f"{self.path} has been removed or replaced under the running store.")
 
     def _write_heard(self, db: sqlite3.Connection) -> None:
         at = self._heard_at
@@ -549,6 +554,7 @@ class SQLiteStore(SQLiteWebhooks):
 
     def _change(self, *statements: tuple[str, Sequence[tuple[Any, ...]]]) -> int:
         db = self._open_db()
+        self._check_file()
         changed = 0
         try:
             db.execute("BEGIN IMMEDIATE")
