@@ -231,3 +231,38 @@ async def test_what_several_replicas_note_at_once_is_the_furthest(shared_place: 
                 assert [found.after for found in await other.webhooks(webhook.scope, webhook.task_id)] == [
                     10 * round_ + 5
                 ]
+
+
+@in_loop
+async def test_while_replicas_come_and_go_no_webhook_is_ever_with_two(shared_place: SharedPlace) -> None:
+    """Whatever they do at once: take, claim, let go, and join just then."""
+    async with shared_place.first() as first:
+        task = Written(Ticks())
+        await write(first, task.make())
+        for number in range(9):
+            await first.set_webhook(hook(task, f"{number}"), LIMIT)
+        held: dict[str, str] = {}
+        got = 0
+
+        async def live(seed: int) -> None:
+            nonlocal got
+            for round_ in range(4):
+                async with shared_place.another() as store:
+                    await store.beat()
+                    for step in range(12):
+                        if (seed + round_ + step) % 3:
+                            mine = await store.take_webhooks("", 3)
+                        else:
+                            mine = await store.claim_webhooks(task.scope, task.task_id)
+                        for webhook in mine:
+                            assert held.setdefault(webhook.id, store.replica) == store.replica
+                        await asyncio.sleep(0)
+                        got += len(mine)
+                        for webhook in mine:
+                            del held[webhook.id]
+                            store.release_webhook(webhook)
+
+        await asyncio.gather(*(live(seed) for seed in range(8)))
+        assert got > 100
+        assert not held
+        assert set((await owners(first, task)).values()) == {""}
