@@ -21,7 +21,7 @@ from tests.stores.faults import Wire
 from tests.stores.sqlite_process import opened as opened_file
 from tests.stores.sqlite_process import run_child
 from tests.stores.test_shared_webhooks import set_mine
-from tests.stores.test_webhooks import LIMIT, Task, give_up, hook, noted, of
+from tests.stores.test_webhooks import DAY, LIMIT, Task, give_up, hook, noted, of
 from tests.stores.writing import COMPLETED, Ticks, Written, outcomes, write
 from tieline.stores.base import SharedStore, StoreError, Webhook
 from tieline.stores.postgres import PostgresStore
@@ -195,6 +195,29 @@ async def test_a_note_in_the_turn_of_an_end_finishes_the_webhook(server: Databas
         store.release_webhook(webhook)
         assert [one.owner for one in await of(store, task)] == [""]
         assert not await other.take_webhooks("")
+
+
+@in_loop
+async def test_a_webhook_that_is_set_while_its_task_is_dropped_is_not_left_behind() -> None:
+    with PostgresServer() as postgres:
+        url = postgres.url().partition("?")[0]
+        async with (
+            opened(postgres) as store,
+            await psycopg.AsyncConnection.connect(url) as pruning,
+            await psycopg.AsyncConnection.connect(url, autocommit=True) as looking,
+        ):
+            task = Written(Ticks())
+            await write(store, task.make(), task.go(COMPLETED))
+            await pruning.execute("SELECT number FROM tieline.tasks FOR UPDATE")
+            setting = asyncio.ensure_future(store.set_webhook(hook(task), LIMIT))
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            while (await (await looking.execute(waiting)).fetchone()) != (1,):
+                assert not setting.done()
+            await pruning.execute("DELETE FROM tieline.tasks")
+            await pruning.commit()
+            assert await setting
+            assert (await store.prune(2 * DAY)).webhooks == 1
+            assert (await store.stats()).webhooks == 0
 
 
 @in_loop
