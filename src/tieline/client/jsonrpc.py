@@ -14,7 +14,11 @@ from tieline.client.transport import Events, OneEvent
 from tieline.errors import A2AError, InvalidPeerResponse, UnsupportedOperation
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -22,6 +26,7 @@ from tieline.types import (
     StreamEvent,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     Value,
 )
 from tieline.wire import jsonrpc
@@ -61,6 +66,24 @@ class JsonRpcTransport:
 
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
         return self._dialect.decode_task(await self._call("CancelTask", request, extensions))
+
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        return self._dialect.decode_config(await self._call("CreateTaskPushNotificationConfig", webhook, extensions))
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        return self._dialect.decode_config(await self._call("GetTaskPushNotificationConfig", request, extensions))
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, extensions: Sequence[str]
+    ) -> ListTaskPushNotificationConfigsResponse:
+        return self._dialect.decode_configs(await self._call("ListTaskPushNotificationConfigs", request, extensions))
+
+    async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
+        await self._call("DeleteTaskPushNotificationConfig", request, extensions)
 
     async def open(
         self,
