@@ -83,7 +83,10 @@ class JsonRpcTransport:
         return self._dialect.decode_configs(await self._call("ListTaskPushNotificationConfigs", request, extensions))
 
     async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
-        await self._call("DeleteTaskPushNotificationConfig", request, extensions)
+        id_, body = self._encoded("DeleteTaskPushNotificationConfig", request)
+        answer = await self._http.answer("POST", self._url, request_headers(self._headers, extensions), body)
+        if answer.status != 200 or not _says_nothing(answer.body):
+            _result(answer, id_)
 
     async def open(
         self,
@@ -120,6 +123,17 @@ class JsonRpcTransport:
             raise UnsupportedOperation(f"A2A {self._dialect.version} has no {method}.")
         id_ = next(self._ids)
         return id_, jsonrpc.encode_call(id_, name, self._dialect.encode_params(METHODS[method], request))
+
+
+def _says_nothing(body: bytes) -> bool:
+    """Whether a response has neither result nor error, as some servers leave off a result that is null."""
+    try:
+        return set(_read_members(body)) <= {"jsonrpc", "id"}
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+
+
+_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Id(msgspec.Struct, frozen=True, gc=False):
