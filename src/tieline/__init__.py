@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tieline.engine.turn import Answer, Caller, Turn
     from tieline.errors import A2AError, Failed, Rejected
     from tieline.server.asgi import App, app
+    from tieline.server.receiver import Notification, WebhookReceiver
     from tieline.server.serve import serve
     from tieline.stores.base import Retention, Store
     from tieline.types import (
@@ -63,6 +64,7 @@ _HOMES = {
     "Failed": "tieline.errors",
     "Limits": "tieline.engine.service",
     "Message": "tieline.types",
+    "Notification": "tieline.server.receiver",
     "Part": "tieline.types",
     "Peer": "tieline.client.peer",
     "Recovery": "tieline.client.following",
@@ -81,6 +83,7 @@ _HOMES = {
     "TaskStatusUpdateEvent": "tieline.types",
     "Timeouts": "tieline.client.transport",
     "Turn": "tieline.engine.turn",
+    "WebhookReceiver": "tieline.server.receiver",
     "agent": "tieline.engine.agent",
     "app": "tieline.server.asgi",
     "connect": "tieline.client.peer",
@@ -106,6 +109,7 @@ __all__ = [
     "Failed",
     "Limits",
     "Message",
+    "Notification",
     "Part",
     "Peer",
     "Recovery",
@@ -124,6 +128,7 @@ __all__ = [
     "TaskStatusUpdateEvent",
     "Timeouts",
     "Turn",
+    "WebhookReceiver",
     "agent",
     "app",
     "connect",
