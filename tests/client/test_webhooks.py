@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ every = pytest.mark.parametrize("way", list(OFFICIAL))
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     port, grpc_port = free_port(), free_port()
-    command = [sys.executable, ROOT / "tests/push/official_server.py", str(port), str(grpc_port)]
+    command: list[str | Path] = [sys.executable, ROOT / "tests/push/official_server.py", str(port), str(grpc_port)]
     with running(command, port, tmp_path_factory.mktemp("official") / "server.log"):
         yield port
 
