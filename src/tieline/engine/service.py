@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -344,7 +344,7 @@ class Service(Upkeep):
             return Cursor(None, 0, head=[Event(task.value)])
         raise TaskEnded(request.id, ended.value, "read the task instead")
 
-    async def create_push_notification_config(self) -> None:
+    async def create_push_notification_config(self, request: Any = None, caller: Caller | None = None) -> Any:
         """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
         raise PushNotificationNotSupported("This agent sends no push notifications: stream, subscribe or poll.")
 
