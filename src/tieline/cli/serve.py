@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from tieline.cli.amounts import read_lease, read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
-from tieline.cli.guarding import OF_AUTH, auth_of, guarded, rates_of, tls_of
+from tieline.cli.guarding import OF_AUTH, auth_of, guarded, push_of, rates_of, tls_of
 from tieline.cli.notes import Notes
 from tieline.cli.opened import STORES, VARIABLE, named_store
 from tieline.cli.options import CONTEXT, settings_of
@@ -208,6 +208,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             ),
             auth=auth_of(options),
             rates=rates_of(options),
+            push=push_of(options),
             tls=tls,
             on_grpc=grpc.append,
             on_ready=_ready(notes, grpc, where, worker),

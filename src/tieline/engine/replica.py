@@ -27,6 +27,7 @@ from tieline.engine.letters import (
     Letter,
     News,
     Question,
+    Rehook,
     Unfollow,
     Wait,
     pack,
@@ -280,6 +281,11 @@ class Replica:
         for letter in letters:
             self._tell_remote(letter)
 
+    def tell_all(self, letter: Letter) -> None:
+        """Send a letter to every other replica."""
+        for replica in self.alive - {self.id}:
+            self._post(replica, [letter])
+
     def _send_news(self) -> None:
         outbox, self._outbox = self._outbox, {}
         for replica, keys in outbox.items():
@@ -391,6 +397,10 @@ class Replica:
             self._take_follower(letter)
         elif isinstance(letter, Unfollow):
             self._forget_follower((letter.scope, letter.task_id), letter.replica)
+        elif isinstance(letter, Rehook):
+            service = self._service_of(letter.scope)
+            if service is not None and service.webhooks is not None:
+                self._begin(asyncio.ensure_future(service.webhooks.changed(letter.scope, letter.task_id)))
         else:
             self._tell_remote(letter)
 

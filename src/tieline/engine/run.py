@@ -156,6 +156,7 @@ class Run(WrittenLog):
         service.clock.not_before(record.updated)  # another replica's clock may be ahead of this one's
         run.base = run.emitted = run.published = record.version
         run.blobs = any(has_blob(message) for message in task.history)
+        run.hooked = True
         return run
 
     # --- life ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -24,6 +24,9 @@ from tieline.errors import InternalError, InvalidParams, Overloaded, PermissionD
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
+
+if TYPE_CHECKING:
+    from tieline.engine.webhooks import Webhooks
 
 __all__ = ["Limits", "STOPPED", "Tasks"]
 
@@ -66,6 +69,7 @@ class Tasks(ABC):
 
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         self.agent = agent
+        self.webhooks: Webhooks | None = None  # None: it sends no push notifications
         self.store = store
         self.limits = limits or Limits()
         self.clock = Clock()
@@ -185,7 +189,7 @@ class Tasks(ABC):
                 return record
             if found.state.terminal:
                 return found
-            if self._hands_on and not found.state.interrupted and not await self._is_elsewhere(found):
+            if self._hands_on and not found.state.interrupted and not await self.is_elsewhere(found):
                 raise Overloaded("This server is shutting down.", retry_after_s=5)
             if self._is_lost(found):
                 with self._reading(task_id) as reading:
@@ -196,8 +200,8 @@ class Tasks(ABC):
                     self._seen_to.add((scope, task_id))
                 await self._adopt_one(found, task, _LOST if (task_id, scope) in self._lost else STOPPED)
                 continue
-            if found.owner != self._me and await self._is_elsewhere(found):
-                return await self._remote(found)
+            if found.owner != self._me and await self.is_elsewhere(found):
+                return await self.following(found)
             if found.owner != self._me:
                 claimed = await self._read(cast(SharedStore, self.store).claim(scope, task_id, found.owner))
                 if claimed is None or not claimed.state.interrupted:
@@ -207,7 +211,7 @@ class Tasks(ABC):
             if run is not None:
                 return run
 
-    async def _is_elsewhere(self, record: Record) -> bool:
+    async def is_elsewhere(self, record: Record) -> bool:
         """Whether another replica that is alive owns a task."""
         return (
             self.replica is not None
@@ -232,7 +236,7 @@ class Tasks(ABC):
             self.replica.announce([key])
         return run
 
-    async def _remote(self, record: Record) -> Remote:
+    async def following(self, record: Record) -> Remote:
         """What follows a task that is at work in another replica, up to date."""
         key = (record.scope, record.task_id)
         remote = self.remotes.get(key)

@@ -156,6 +156,8 @@ class Upkeep(Tasks):
                     self.replica.announce([(record.scope, record.task_id) for record in records])
             finally:
                 self._seen_to = None
+        if self.webhooks is not None and not self._draining:
+            await self.webhooks.take()
         if self._suspects and self._trying is None:
             await self._try_suspects(1)
             self._trying = asyncio.ensure_future(self._try_more())
@@ -230,7 +232,9 @@ class Upkeep(Tasks):
             self.forget(run)
 
     async def check_owned(self) -> None:
-        """Stop the agents whose tasks another replica has taken over."""
+        """Stop the agents whose tasks another replica has taken over, and the delivery of such webhooks."""
+        if self.webhooks is not None:
+            await self.webhooks.check_owned()
         for run in list(self.runs.values()):
             if run.published == 0 or run.closed:
                 continue

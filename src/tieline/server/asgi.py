@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from tieline.card import WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
+from tieline.engine.push import Push
 from tieline.engine.service import Limits, Service
 from tieline.errors import (
     MethodNotFound,
@@ -31,6 +32,7 @@ from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.wire import dialects
 from tieline.wire.dialects import VERSIONS
+from tieline.wire.payloads import payload_of
 
 __all__ = ["App", "app"]
 
@@ -68,8 +70,10 @@ class App:
         limits: Limits | None = None,
         auth: Auth | None = None,
         rates: Rates | None = None,
+        push: Push | None = None,
     ) -> None:
         self.store = store
+        self.push = push
         self.auth = auth
         self.meter = None if rates is None else Meter(rates)
         self.old_at_once = old_at_once
@@ -103,11 +107,23 @@ class App:
                 trust_forwarded=trust_forwarded,
                 interfaces=partial(self.interfaces, path),
                 auth=auth,
+                push=push is not None,
             )
             for path, agent in agents.items()
         }
         self._endpoints = {
-            path: Endpoint(self, Service(agent, store, namespace=path.strip("/"), limits=limits), self.cards[path])
+            path: Endpoint(
+                self,
+                Service(
+                    agent,
+                    store,
+                    namespace=path.strip("/"),
+                    limits=limits,
+                    push=push,
+                    payloads=payload_of,
+                ),
+                self.cards[path],
+            )
             for path, agent in agents.items()
         }
         if len(agents) == 1:
@@ -169,6 +185,8 @@ class App:
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
+        if self.push is not None:
+            await self.push.close()
         await self.store.close()
 
     def tick(self) -> None:
@@ -337,6 +355,7 @@ def app(
     limits: Limits | None = None,
     auth: Auth | None = None,
     rates: Rates | None = None,
+    push: Push | None = None,
 ) -> App:
     """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
 
@@ -357,6 +376,7 @@ def app(
         limits: What each agent may use.
         auth: Who may call; None is everybody who reaches it. The card may be read by all.
         rates: How much each caller may ask for.
+        push: That the agents send push notifications, and how; None: they do not.
 
     Raises:
         ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
@@ -387,4 +407,5 @@ def app(
         limits=limits,
         auth=auth,
         rates=rates,
+        push=push,
     )

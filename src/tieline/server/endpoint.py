@@ -71,21 +71,19 @@ class Endpoint:
         self._app = owner
         self._card = card
         self._max_body_bytes = owner.max_body_bytes
+        self._auth = owner.auth
+        self._meter = owner.meter
+        self._guarded = self._auth is not None or self._meter is not None
         self._serves_v1 = V1 in owner.dialects
         self._unary: dict[str, Callable[[Dialect, Any, Caller], Awaitable[bytes]]] = {
             "SendMessage": self._send_message,
             "GetTask": self._get_task,
             "ListTasks": self._list_tasks,
             "CancelTask": self._cancel_task,
-        }
-        self._auth = owner.auth
-        self._meter = owner.meter
-        self._guarded = self._auth is not None or self._meter is not None
-        self._absent: dict[str, Callable[[], Awaitable[None]]] = {
-            "CreateTaskPushNotificationConfig": service.create_push_notification_config,
-            "GetTaskPushNotificationConfig": service.get_push_notification_config,
-            "ListTaskPushNotificationConfigs": service.list_push_notification_configs,
-            "DeleteTaskPushNotificationConfig": service.delete_push_notification_config,
+            "CreateTaskPushNotificationConfig": self._create_config,
+            "GetTaskPushNotificationConfig": self._get_config,
+            "ListTaskPushNotificationConfigs": self._list_configs,
+            "DeleteTaskPushNotificationConfig": self._delete_config,
         }
 
     async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
@@ -156,8 +154,6 @@ class Endpoint:
             caller = self._caller(scope, headers, who, dialect)
             if self._guarded:
                 self._check_permitted(scope, caller, method)
-            if method.name in self._absent:
-                await self._absent[method.name]()
             request = dialect.read_params(method, call.params)
             operation = self._unary.get(method.name)
             if operation is None and method is _EXTENDED_CARD:
@@ -240,8 +236,6 @@ class Endpoint:
             caller = self._caller(scope, headers, who, dialect)
             if self._guarded:
                 self._check_permitted(scope, caller, method)
-            if method.name in self._absent:
-                await self._absent[method.name]()
             query = scope["query_string"].decode("latin-1")
             request = rest.read_request(dialect, method, fields, query, body)
             operation = self._unary.get(method.name)
@@ -294,6 +288,19 @@ class Endpoint:
 
     async def _cancel_task(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
         return dialect.encode_task(await self.service.cancel_task(request, caller))
+
+    async def _create_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_config(await self.service.create_push_notification_config(request, caller))
+
+    async def _get_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_config(await self.service.get_push_notification_config(request, caller))
+
+    async def _list_configs(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_configs(await self.service.list_push_notification_configs(request, caller))
+
+    async def _delete_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        await self.service.delete_push_notification_config(request, caller)
+        return b"{}" if dialect is V1 else b"null"
 
     async def _extended_card(
         self, scope: Scope, headers: Headers, dialect: Dialect, request: Any, caller: Caller

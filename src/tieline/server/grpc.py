@@ -364,8 +364,20 @@ async def _follow_03(service: Service, request: Any, caller: Caller) -> Cursor:
     return await service.subscribe_to_task(request, caller, until_input=True, even_ended=True)
 
 
-async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:
-    return await service.create_push_notification_config()
+async def _create_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.create_push_notification_config(request, caller)
+
+
+async def _get_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.get_push_notification_config(request, caller)
+
+
+async def _list_configs(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.list_push_notification_configs(request, caller)
+
+
+async def _delete_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.delete_push_notification_config(request, caller)
 
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
@@ -375,10 +387,10 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
     "ListTasks": _list,
     "CancelTask": _cancel,
     "SubscribeToTask": _subscribe,
-    "CreateTaskPushNotificationConfig": _create_webhook,
-    "GetTaskPushNotificationConfig": _create_webhook,
-    "ListTaskPushNotificationConfigs": _create_webhook,
-    "DeleteTaskPushNotificationConfig": _create_webhook,
+    "CreateTaskPushNotificationConfig": _create_config,
+    "GetTaskPushNotificationConfig": _get_config,
+    "ListTaskPushNotificationConfigs": _list_configs,
+    "DeleteTaskPushNotificationConfig": _delete_config,
 }
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from tieline.engine.agent import Agent
+from tieline.engine.push import Push
 from tieline.engine.service import Limits
 from tieline.server.asgi import App, app
 from tieline.server.auth.auth import Auth
@@ -62,6 +63,7 @@ def serve(
     listening: socket.socket | None = None,
     auth: Auth | None = None,
     rates: Rates | None = None,
+    push: Push | None = None,
     tls: Tls | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then drain: new work is refused, agents at work may finish for `drain_s` seconds.
@@ -81,6 +83,7 @@ def serve(
         listening: A socket that is bound already, which other processes may listen on, too, and so on `grpc_port`.
         auth: Who may call; None is everybody who reaches it.
         rates: How much each caller may ask for.
+        push: That the agents send push notifications, and how; None: they do not.
         tls: The certificate to serve with; None is plain HTTP, for this machine or behind a proxy.
 
     Raises:
@@ -106,6 +109,7 @@ def serve(
             limits=limits,
             auth=auth,
             rates=rates,
+            push=push,
         )
     _check_certificates(application.auth, tls)
     if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
