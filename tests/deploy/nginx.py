@@ -71,11 +71,12 @@ class Nginx:
         *,
         file: str = "nginx.conf",
         grpc: Sequence[int] = (),
+        port: int | None = None,
         tls: Path | None = None,
         change: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._program = find("nginx")
-        self.port = free_port()
+        self.port = port or free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="tieline-nginx-"))
         self.folder.chmod(0o755)  # its processes are another user's
         text = (DEPLOY / file).read_text()
