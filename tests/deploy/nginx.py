@@ -8,6 +8,7 @@ TIELINE_DEPLOYMENT=required, as in CI, they fail instead.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -98,8 +99,14 @@ class Nginx:
         assert done.returncode == 0, done.stderr
         assert "[warn]" not in done.stderr, done.stderr
 
-    def log(self) -> list[LoggedCall]:
-        """The calls that have ended so far."""
+    async def logged(self, count: int, request: str = "") -> list[LoggedCall]:
+        """The calls with `request` in verb and path, when so many have ended: nginx notes one behind its answer."""
+        async with asyncio.timeout(_LIMIT_S):
+            while len(found := [call for call in self._log() if request in call.request]) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return found
+
+    def _log(self) -> list[LoggedCall]:
         found = []
         for line in (self.folder / "access.log").read_text().splitlines():
             match = _LOGGED.fullmatch(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -16,8 +15,8 @@ from tests.deploy.agents import Gate, Seen, echo, stepping
 from tests.deploy.nginx import Nginx
 from tests.interop.processes import ROOT
 from tests.server.raw import A2A_JSON, JSON, Pairs, Wire, in_loop, request, serve
-from tieline import Part, Task, TaskArtifactUpdateEvent, app, connect
-from tieline.errors import BodyTooLarge, InvalidPeerResponse
+from tieline import Limits, Part, Task, TaskArtifactUpdateEvent, app, connect
+from tieline.errors import BodyTooLarge, InvalidPeerResponse, Overloaded
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -63,7 +62,7 @@ async def test_card_names_the_address_that_the_caller_has_used(options: dict[str
     async with behind(app(echo, **options)) as nginx:
         card = (await request(nginx.port, "GET", "/.well-known/agent-card.json")).json()
         assert urls_of(card) == {nginx.url}
-        assert [call.status for call in nginx.log()] == [200]
+        assert [call.status for call in await nginx.logged(1)] == [200]
 
 
 @in_loop
@@ -189,8 +188,7 @@ async def test_caller_that_goes_away_is_noticed_behind_the_proxy_and_the_agent_w
         async with Wire(nginx.port) as wire:
             await wire.write("POST", *stream_of(binding, "2"))
             await wire.head()
-        while not nginx.log() or "POST" not in nginx.log()[-1].request:  # noqa: ASYNC110 - it is a file
-            await asyncio.sleep(0.02)
+        await nginx.logged(1, "POST")
         gate.let(2)
         (task,) = (await peer.list()).tasks
         assert (await peer.wait(task.id)).state.value == "TASK_STATE_COMPLETED"
@@ -239,7 +237,7 @@ async def test_replicas_that_are_away_are_told_as_the_proxys_502(binding: str, s
                 await replica.aclose()
                 with pytest.raises(InvalidPeerResponse, match=r"answered HTTP 502 \(text/html\): 502 Bad Gateway$"):
                     await called(peer, "Ada", streams)
-            assert nginx.log()[-1].status == 502
+            assert [call.status for call in await nginx.logged(1, "POST")] == [502]
 
 
 @both
@@ -252,6 +250,24 @@ async def test_answer_that_the_proxy_does_not_wait_for_is_told_as_its_504(bindin
     async with behind(app(stepping(gate)), change=hasty) as nginx, connect(nginx.url, transport=binding) as peer:
         with pytest.raises(InvalidPeerResponse, match=r"answered HTTP 504 \(text/html\): 504 Gateway Time-out$"):
             await peer.send("1")
+        gate.let()
+
+
+@both
+@pytest.mark.parametrize("streams", [False, True])
+@in_loop
+async def test_replicas_that_are_full_say_so_themselves_however_often_they_are_asked(
+    binding: str, streams: bool
+) -> None:
+    gate = Gate()
+    full = app(stepping(gate), limits=Limits(concurrent_runs=1))
+    async with behind(full) as nginx, connect(nginx.url, transport=binding) as peer:
+        await peer.send("1", return_immediately=True)
+        for _ in range(8):
+            with pytest.raises(Overloaded) as refused:
+                await called(peer, "1", streams)
+            assert refused.value.retry_after_s > 0
+        assert [call.status for call in await nginx.logged(9, "POST")] == [200] + 8 * [503]
         gate.let()
 
 

@@ -52,8 +52,9 @@ class Certificates:
 
     def certificate(self, authority: trustme.CA) -> trustme.LeafCert:
         """One that says it is the caller's."""
-        names = {"common_name": "caller", "organization_name": "Example", "organization_unit_name": "agents"}
-        return authority.issue_cert("caller.example", **names)
+        return authority.issue_cert(
+            "caller.example", common_name="caller", organization_name="Example", organization_unit_name="agents"
+        )
 
     def context(self, certificate: trustme.LeafCert | None) -> ssl.SSLContext:
         """TLS of a caller that has this certificate."""
