@@ -14,9 +14,11 @@ import pytest
 
 from tests.cli.running import LIMIT_S, Tieline
 from tests.cli.test_serve import read_until, stop
-from tests.interop.processes import free_port
+from tests.interop.processes import ROOT, free_port
+from tests.test_readme import blocks_of, commands_of, first_missing
 from tieline import __version__
 
+PAGE = ROOT / "docs/deploying.md"
 FILES = {
     *("agent.py", "tests/test_agent.py", "pyproject.toml", "README.md", "Dockerfile", ".gitignore", ".env.example"),
 }
@@ -65,6 +67,12 @@ def test_project_passes_its_own_tests_and_answers_when_it_is_served(bare: Tielin
     assert made.fields["Test"] == "pytest"
     assert made.fields["Serve"] == "tieline serve agent.py"
     assert made.fields["Send"] == 'tieline send -a 127.0.0.1:8000 "the cat and the dog"'
+
+
+def test_page_about_deploying_shows_what_it_prints(bare: Tieline) -> None:
+    (block,) = [block for block in blocks_of(PAGE.read_text()) if "tieline init" in block.text]
+    ((command, printed),) = commands_of(block.text)
+    assert first_missing(printed, bare(*command.split()[1:]).out) is None
 
 
 def test_project_is_written_into_the_directory_at_hand_beside_what_is_there(bare: Tieline) -> None:

@@ -150,6 +150,24 @@ async def test_each_event_arrives_while_the_agent_waits_for_it_to_be_seen(bindin
 
 @both
 @in_loop
+async def test_second_proxy_in_front_of_the_first_passes_events_on_where_it_is_told_not_to_buffer(binding: str) -> None:
+    def outer(text: str) -> str:
+        return text.replace("proxy_connect_timeout", "proxy_buffering off;\nproxy_connect_timeout")
+
+    gate = Gate()
+    async with behind(app(stepping(gate))) as inner:
+        with Nginx([inner.port], change=outer) as nginx:
+            async with connect(nginx.url, transport=binding) as peer:
+                seen = 0
+                async for event in peer.stream("3"):
+                    if isinstance(event, TaskArtifactUpdateEvent):
+                        seen += 1
+                        gate.let()
+                assert seen == 3
+
+
+@both
+@in_loop
 async def test_idle_stream_is_kept_open_beyond_the_time_that_the_proxy_waits_for_a_byte(binding: str) -> None:
     gate = Gate()
     application = app(stepping(gate), keep_alive_s=0.25)
