@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from tests.deploy.test_nginx_tls import Certificates
 from tests.interop.processes import ROOT
 from tieline.cli.root import root
 
-PAGES = (ROOT / "docs/deploying.md", ROOT / "docs/proxies.md", ROOT / "src/tieline/cli/templates/README.md.in")
+PROJECT = ROOT / "src/tieline/cli/templates"
+PAGES = (ROOT / "docs/deploying.md", ROOT / "docs/proxies.md", PROJECT / "README.md.in")
 END_S = 8  # of a server, behind its drain: agents that do not heed their cancellation, then connections
 KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 
@@ -76,7 +78,7 @@ def commands() -> dict[str, list[str]]:
     entry, default = (dockerfile(DEPLOY / "Dockerfile", name) for name in ("ENTRYPOINT", "CMD"))
     found = {
         "Dockerfile": entry + default,
-        "the project's Dockerfile": dockerfile(ROOT / "src/tieline/cli/templates/Dockerfile.in", "ENTRYPOINT"),
+        "the project's Dockerfile": dockerfile(PROJECT / "Dockerfile.in", "ENTRYPOINT"),
         "tieline.service": shlex.split(unit()["ExecStart"][0]),
         "migrate.yaml": container("Job")["command"],
         "deployment.yaml": container("Deployment")["command"],
@@ -139,17 +141,33 @@ def test_what_ends_a_server_waits_for_longer_than_its_drain() -> None:
 
 
 def test_signal_of_the_end_reaches_the_server_and_not_a_shell() -> None:
-    for path in (DEPLOY / "Dockerfile", ROOT / "src/tieline/cli/templates/Dockerfile.in"):
+    for path in (DEPLOY / "Dockerfile", PROJECT / "Dockerfile.in"):
         assert dockerfile(path, "ENTRYPOINT")[0] == "tieline"
         assert "STOPSIGNAL SIGTERM" in path.read_text()
     assert unit()["KillMode"] == ["mixed"]
+
+
+def test_images_are_made_of_what_is_there() -> None:
+    for path, there in (
+        (DEPLOY / "Dockerfile", {each.name for each in ROOT.iterdir()}),
+        (PROJECT / "Dockerfile.in", {each.name.removesuffix(".in") for each in PROJECT.iterdir()}),
+    ):
+        copied = re.findall(r"^COPY (.*) \S+$", path.read_text(), re.MULTILINE)
+        assert copied
+        assert {name for line in copied for name in line.split()} <= there
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r"^ARG EXTRAS=(.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    replica = compose()["services"]["agent-1"]
+    assert (DEPLOY / replica["build"]["context"] / replica["build"]["dockerfile"]).is_file()
+    assert (DEPLOY / replica["volumes"][0].split(":")[0]).is_file()
 
 
 # --- what is reached, and how -----------------------------------------------------------------------------------------
 
 
 def test_health_is_asked_for_where_the_server_has_it() -> None:
-    for path in (DEPLOY / "Dockerfile", ROOT / "src/tieline/cli/templates/Dockerfile.in"):
+    for path in (DEPLOY / "Dockerfile", PROJECT / "Dockerfile.in"):
         assert "http://127.0.0.1:8000/healthz" in dockerfile(path, "CMD", of="HEALTHCHECK")[2]
     agent = container("Deployment")
     assert agent["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
@@ -205,7 +223,7 @@ def test_no_file_holds_a_secret() -> None:
 
 
 def test_nobody_is_root_and_nobody_can_become_it() -> None:
-    for path in (DEPLOY / "Dockerfile", ROOT / "src/tieline/cli/templates/Dockerfile.in"):
+    for path in (DEPLOY / "Dockerfile", PROJECT / "Dockerfile.in"):
         assert re.findall(r"^USER (.*)$", path.read_text(), re.MULTILINE) == ["10001"]
     for name in ("migrate", "agent-1", "agent-2", "proxy"):
         service = compose()["services"][name]
@@ -243,7 +261,7 @@ def test_unit_is_one_that_systemd_takes_and_keeps_its_service_in(tmp_path: Path)
 @pytest.mark.parametrize("file", ["nginx.conf", "nginx-tls.conf"])
 def test_nginx_takes_its_file(file: str, tmp_path: Path) -> None:
     with Nginx([8000, 8001], file=file, tls=Certificates(tmp_path).folder) as nginx:
-        assert nginx.complaints() == ""
+        assert nginx.complaints() == []
 
 
 def test_yaml_of_the_page_about_proxies_is_yaml() -> None:
