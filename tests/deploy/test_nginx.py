@@ -152,7 +152,7 @@ async def test_each_event_arrives_while_the_agent_waits_for_it_to_be_seen(bindin
 @in_loop
 async def test_second_proxy_in_front_of_the_first_passes_events_on_where_it_is_told_not_to_buffer(binding: str) -> None:
     def outer(text: str) -> str:
-        # HTTP/1.0 is what nginx speaks where nothing is said: over it, it collects what it does not know to be a stream.
+        # HTTP/1.0 is what nginx speaks where nothing is said: over it, answers are collected unless it is told not to.
         return text.replace("proxy_http_version 1.1;", "proxy_http_version 1.0; proxy_buffering off;")
 
     gate = Gate()
