@@ -31,6 +31,7 @@ root = Group(
         "send": ("tieline.cli.send", "send", "Send a message to start or continue an interaction."),
         "task": ("tieline.cli.task", "task", "Get, list, cancel, follow and download tasks."),
         "card": ("tieline.cli.card", "card", "Look at an agent's card."),
+        "init": ("tieline.cli.init", "init", "Begin an agent project."),
         "serve": ("tieline.cli.serve", "serve", "Publish an agent."),
         "token": ("tieline.cli.token", "token", "Say who may call a server of yours."),
         "store": ("tieline.cli.store", "store", "Look after a store of tasks."),
