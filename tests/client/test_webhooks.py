@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from msgspec.structs import replace
 from tests.client.running import run
 from tests.client.scripted import Http, Scripted, card_of, scripted
 from tests.client.serving import WAYS
-from tests.interop.processes import ROOT, free_port, running
+from tests.push.official import official_server
 from tieline import AuthenticationInfo, Peer, Task, TaskPushNotificationConfig, connect
 from tieline.card import AgentCapabilities
 from tieline.errors import InvalidPeerResponse, PushNotificationNotSupported, TaskNotFound, UnsupportedOperation
@@ -26,9 +24,7 @@ every = pytest.mark.parametrize("way", list(OFFICIAL))
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    port, grpc_port = free_port(), free_port()
-    command: list[str | Path] = [sys.executable, ROOT / "tests/push/official_server.py", str(port), str(grpc_port)]
-    with running(command, port, tmp_path_factory.mktemp("official") / "server.log"):
+    with official_server(tmp_path_factory.mktemp("official")) as port:
         yield port
 
 

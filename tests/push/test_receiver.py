@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ import aiohttp
 import pytest
 from joserfc import jwk, jwt
 
-from tests.interop.processes import ROOT, free_port, running
+from tests.push.official import official_server
 from tests.push.receiving import receiver as byte_server
 from tests.server.raw import in_loop, serve
 from tieline import (
@@ -584,9 +583,7 @@ async def test_our_sender_and_our_receiver_understand_each_other() -> None:
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    port, grpc_port = free_port(), free_port()
-    command: list[str | Path] = [sys.executable, ROOT / "tests/push/official_server.py", str(port), str(grpc_port)]
-    with running(command, port, tmp_path_factory.mktemp("official") / "server.log"):
+    with official_server(tmp_path_factory.mktemp("official")) as port:
         yield port
 
 
