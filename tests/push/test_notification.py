@@ -101,6 +101,7 @@ def test_credentials_that_no_header_can_hold_are_refused_and_not_repeated(
         check_config(given)
     assert "X: 1" not in str(caught.value)
     check_config(config("t o k", "ApiKey", "abc"))
+    check_config(config(None, "", None))
 
 
 def test_key_is_the_same_for_the_same_event_and_differs_for_any_other() -> None:

@@ -28,6 +28,7 @@ _KEYS_BYTES: Final = 256 * 1024
 _FETCH_S: Final = 10.0
 _KEPT_S: Final = 3600.0
 _PAUSE_S: Final = 30.0  # between two fetches for keys that are not known
+_PAUSE_AFTER_FAILURE_S: Final = 5.0
 _AGE_S: Final = 300.0
 _SKEW_S: Final = 60.0
 _TOKEN_CHARACTERS: Final = 16_384
@@ -137,7 +138,7 @@ class Verifier:
                     self._keys = await _fetched(self._url)
                     self._until = now + _KEPT_S
                 except KeysUnavailable:
-                    self._fetched = float("-inf")
+                    self._fetched = now - _PAUSE_S + _PAUSE_AFTER_FAILURE_S
                     if self._keys is None:
                         raise
         if self._keys is None:

@@ -78,7 +78,8 @@ class WebhookReceiver:
         answer_s: How long a sender waits for its notification to be taken by an iterator; it is kept for the iterator
             all the same.
         max_body_bytes: Longer notifications are refused with 413.
-        waiting: How many may be there that nobody has taken; more are refused with 503.
+        waiting: How many may be there that nobody has taken, or that the handler is at work on; more are refused with
+            503.
         remember_s: How long those that were handed over are known again; `remembered` of them at most.
 
     Raises ValueError when what is asked for makes no sense, or is nothing.
@@ -208,7 +209,7 @@ class WebhookReceiver:
             if under_way is not None:
                 await self._wait_for(under_way)
                 return
-        if self._closed or len(self._waiting) >= self._most_waiting:
+        if self._closed or len(self._handing) >= self._most_waiting:
             raise Refused(503, "The webhook takes no more notifications now.")
         handing: asyncio.Future[None] = (
             asyncio.get_running_loop().create_future()
