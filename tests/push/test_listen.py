@@ -6,15 +6,19 @@ import contextlib
 import json
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from joserfc import jwk
 
 from tests.cli.running import LIMIT_S, Tieline
+from tieline.engine.signer import Signer
 
 EVENT = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
 SAID = {"role": "ROLE_AGENT", "messageId": "m", "parts": [{"text": "two\nlines \x1b[31m"}]}
@@ -106,6 +110,48 @@ def test_secrets_come_from_files_variables_or_standard_input_and_are_asked_of_se
         assert at.post(Authorization="Basic dTpw") == 200
     ended = command("push", "listen", "--bearer-file", "-", "--token-file", "-")
     assert (ended.code, "Standard input holds one secret" in ended.err) == (2, True)
+
+
+@contextlib.contextmanager
+def published(document: dict[str, Any]) -> Iterator[str]:
+    """A JWKS document at a URL of this machine."""
+
+    class Keys(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not a line of it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Keys) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/.well-known/jwks.json"
+        finally:
+            server.shutdown()
+
+
+def test_signatures_are_verified_with_the_keys_of_the_agent(command: Tieline) -> None:
+    key = command.folder / "key.pem"
+    key.write_bytes(jwk.generate_key("EC", "P-256").as_pem(private=True))
+    signer = Signer.from_file(key, "https://agents.example")
+    body = json.dumps(EVENT).encode()
+
+    def signed(to: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {signer.sign(body, url=to, task_id='t', key='k')}"}
+
+    with (
+        published(signer.public_keys()) as url,
+        listening(command, "--jwks", url, "--audience", "https://me.example") as at,
+    ):
+        assert at.post() == 401
+        assert at.post(**signed("https://other.example/")) == 403
+        assert at.post(**signed("https://me.example/hook")) == 200
+        assert at.line() == "Status: t TASK_STATE_WORKING\n"
 
 
 def test_on_this_machine_anybody_may_send_but_no_web_page_by_a_name_of_its_own(command: Tieline) -> None:

@@ -74,7 +74,7 @@ class Verifier:
         issuer: str | None = None,
         max_age_s: float = _AGE_S,
     ) -> None:
-        self._audience = audience
+        self._audience = None if audience is None else audience.rstrip("/")
         self._issuer = issuer
         self._max_age_s = max_age_s
         self._url = keys if isinstance(keys, str) else None
@@ -122,7 +122,8 @@ class Verifier:
         if self._issuer is not None and claims.get("iss") != self._issuer:
             raise NotSigned("The signature is by another sender (iss).", forbidden=True)
         meant = claims.get("aud")
-        if self._audience is not None and self._audience not in (meant if isinstance(meant, list) else [meant]):
+        named = [str(each).rstrip("/") for each in (meant if isinstance(meant, list) else [meant])]
+        if self._audience is not None and self._audience not in named:
             raise NotSigned("The signature is for another receiver (aud).", forbidden=True)
 
     async def _known(self, kid: str | None) -> KeySet:
