@@ -21,7 +21,6 @@ NOT_BUILT = {
     "A2ACLI_AUTH_006",
     "A2ACLI_AUTH_007",
     "A2ACLI_CONFORM_001",
-    "A2ACLI_PUSH_001",
 }
 
 

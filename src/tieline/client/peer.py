@@ -416,7 +416,7 @@ class Peer:
         config = None
         if webhook is not None:
             self._calls.check_pushes()
-            config = _config(webhook)
+            config = replace(_config(webhook), task_id=None)  # it is for the task of the message (§3.2.2)
         if accepted_output_modes or history_length is not None or return_immediately or config is not None:
             modes = (accepted_output_modes,) if isinstance(accepted_output_modes, str) else tuple(accepted_output_modes)
             configuration = SendMessageConfiguration(modes, config, history_length, return_immediately)
