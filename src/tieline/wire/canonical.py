@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
@@ -109,14 +110,15 @@ def _string(text: str) -> str:
 
 
 def _double(number: int) -> float:
+    """The double that an integer is, or is the shortest way to write: others would come back as another number."""
     if -_EXACT <= number <= _EXACT:
         return float(number)
     try:
         double = float(number)
     except OverflowError:
-        double = 0.0
-    if double != number:  # exact: Python compares without rounding
-        raise NotCanonical("an integer is no double-precision number: a larger one belongs into a string")
+        raise NotCanonical("a number is too large") from None
+    if double != number and Decimal(repr(double)) != number:  # both exact: nothing is rounded to compare
+        raise NotCanonical("an integer is no double-precision number: it belongs into a string")
     return double
 
 
