@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         TaskStatus,
         TaskStatusUpdateEvent,
     )
+    from tieline.wire.signing import CardSigner
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ _HOMES = {
     "Caller": "tieline.engine.turn",
     "CardCache": "tieline.client.discovery",
     "CardResult": "tieline.client.simple",
+    "CardSigner": "tieline.wire.signing",
     "Failed": "tieline.errors",
     "Limits": "tieline.engine.service",
     "Message": "tieline.types",
@@ -98,6 +100,7 @@ __all__ = [
     "Caller",
     "CardCache",
     "CardResult",
+    "CardSigner",
     "Failed",
     "Limits",
     "Message",

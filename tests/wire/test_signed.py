@@ -162,6 +162,7 @@ def test_signatures_that_are_no_list_or_without_end_are_one_fault_and_none_are_n
     assert (
         signature_headers({}) == signature_headers({"signatures": []}) == signature_headers({"signatures": None}) == ()
     )
+    odd: Any
     for odd in ({}, "x", False, [{}] * 1000):
         (told,) = signature_headers({"signatures": odd})
         assert told.fault

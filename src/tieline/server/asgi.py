@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tieline.card import WELL_KNOWN_PATH, AgentInterface
+from tieline.card import JWKS_PATH, WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
 from tieline.engine.service import Limits, Service
 from tieline.errors import (
@@ -29,6 +29,9 @@ from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.wire import dialects
 from tieline.wire.dialects import VERSIONS
+
+if TYPE_CHECKING:
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["App", "app"]
 
@@ -64,8 +67,16 @@ class App:
         grpc_url: str | None = None,
         drain_s: float = 5.0,
         limits: Limits | None = None,
+        card_signer: CardSigner | None = None,
     ) -> None:
+        if card_signer is not None and public_url is None and (allowed_hosts is None or trust_forwarded):
+            # Who asks chooses the host: a signed card that sends callers to a host of theirs is what they would want.
+            raise ValueError(
+                "signed cards need a public_url, or allowed_hosts without trust_forwarded: the URLs in them would"
+                " otherwise be whatever a request names"
+            )
         self.store = store
+        self._signs = card_signer is not None
         self.old_at_once = old_at_once
         self.dialects = dialects.of_versions(versions)
         self.serves_named_tasks = any(dialect.new_task is not None for dialect in self.dialects)
@@ -98,6 +109,7 @@ class App:
                     public_url=public_url,
                     trust_forwarded=trust_forwarded,
                     interfaces=partial(self.interfaces, path),
+                    signer=card_signer,
                 ),
             )
             for path, agent in agents.items()
@@ -206,6 +218,8 @@ class App:
             endpoint = self._endpoints.get("/" + first)
             if endpoint is None:
                 endpoint = self._endpoints.get("")
+                if endpoint is None and path == JWKS_PATH and self._signs:
+                    endpoint = next(iter(self._endpoints.values()))  # one key signs the cards of all
                 if endpoint is None:
                     await self._no_agent(send, path, root)
                     return
@@ -325,6 +339,7 @@ def app(
     grpc_url: str | None = None,
     drain_s: float = 5.0,
     limits: Limits | None = None,
+    card_signer: CardSigner | None = None,
 ) -> App:
     """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
 
@@ -343,10 +358,12 @@ def app(
         grpc_url: What the cards say of gRPC, where it is served (`serve`) behind a proxy; else HOST:PORT.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.
+        card_signer: Signs the cards; the public key is served at `/.well-known/jwks.json`, which the signatures name
+            unless the signer has another `key_url`. Wants a `public_url`, or `allowed_hosts`.
 
     Raises:
-        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
-            no place.
+        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, `grpc_url`
+            no place, or a `card_signer` would sign for any host.
     """
     named = {"": agents} if isinstance(agents, Agent) else {f"/{name}": agent for name, agent in agents.items()}
     for path, agent in named.items():
@@ -371,4 +388,5 @@ def app(
         grpc_url=grpc_url,
         drain_s=drain_s,
         limits=limits,
+        card_signer=card_signer,
     )

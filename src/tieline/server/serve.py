@@ -26,6 +26,7 @@ from tieline.wire.dialects import VERSIONS
 
 if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["bind", "serve"]
 
@@ -51,6 +52,7 @@ def serve(
     drain_s: float = 5.0,
     max_body_bytes: int = 64 * 1024 * 1024,
     limits: Limits | None = None,
+    card_signer: CardSigner | None = None,
     on_ready: Callable[[Sequence[str]], None] | None = None,
     on_grpc: Callable[[str], None] | None = None,
     on_drain: Callable[[int], None] | None = None,
@@ -94,6 +96,7 @@ def serve(
             grpc_url=grpc_url,
             drain_s=drain_s,
             limits=limits,
+            card_signer=card_signer,
         )
     if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
         raise CannotServe("gRPC began with A2A 0.3: serve that version or 1.0, too, or leave gRPC out.")
