@@ -10,6 +10,7 @@
     │   └── Overloaded                                                 a limit of this server is reached; try later
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
+        ├── CardNotVerified                                            no signature on it that can be believed
         ├── Unreachable                                                no connection
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
@@ -35,6 +36,7 @@ __all__ = [
     "AuthenticationRequired",
     "BodyTooLarge",
     "CardNotFound",
+    "CardNotVerified",
     "ContentTypeNotSupported",
     "ExtendedAgentCardNotConfigured",
     "ExtensionSupportRequired",
@@ -325,6 +327,12 @@ class InvalidCard(PeerError):
     """The agent card is malformed or offers no interface that this client speaks."""
 
     reason = "INVALID_CARD"
+
+
+class CardNotVerified(PeerError):
+    """A signed card was required, and this one is not signed, or not by anybody known."""
+
+    reason = "CARD_NOT_VERIFIED"
 
 
 class Unreachable(PeerError):
