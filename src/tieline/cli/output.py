@@ -46,8 +46,8 @@ class Output(Protocol):
     def tasks(self, page: ListTasksResponse) -> None:
         """A page of tasks."""
 
-    def card(self, card: AgentCard, document: bytes) -> None:
-        """A card, with the JSON that it was read from."""
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
+        """A card, with the JSON that it was read from, and what became of its signatures."""
 
     def event(self, event: StreamEvent) -> None:
         """The next event of a stream; out before this returns."""
@@ -111,7 +111,7 @@ class JsonOutput:
         for task in page.tasks:
             self._write(encode(task))
 
-    def card(self, card: AgentCard, document: bytes) -> None:
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
         # As it came: a signature covers fields, too, that this version does not know (A2A 1.0 §8.4.1).
         self._write(document)
 
@@ -190,8 +190,8 @@ class TextOutput:
         self._page.field("Tasks", f"{len(page.tasks)} of {page.total_size}")
         self._page.flush()
 
-    def card(self, card: AgentCard, document: bytes) -> None:
-        write_card(self._page, card, verbose=self._verbose)
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
+        write_card(self._page, card, signed, verbose=self._verbose)
         self._page.flush()
 
     def event(self, event: StreamEvent) -> None:

@@ -30,7 +30,7 @@ root = Group(
     {
         "send": ("tieline.cli.send", "send", "Send a message to start or continue an interaction."),
         "task": ("tieline.cli.task", "task", "Get, list, cancel, follow and download tasks."),
-        "card": ("tieline.cli.card", "card", "Look at an agent's card."),
+        "card": ("tieline.cli.card", "card", "Look at an agent's card, sign and verify cards."),
         "serve": ("tieline.cli.serve", "serve", "Publish an agent."),
         "store": ("tieline.cli.store", "store", "Look after a store of tasks."),
         "config": ("tieline.cli.config", "config", "Look at the configuration."),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tieline.engine.agent import Agent
     from tieline.server.workers import Worker
     from tieline.stores import Store
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["serve"]
 
@@ -39,6 +40,9 @@ _OF_THE_APP: Final = (
     "strict",
     "old_at_once",
     "grpc_url",
+    "card_key",
+    "card_key_id",
+    "card_jku",
     "drain",
     "max_body",
     "concurrent_runs",
@@ -99,6 +103,13 @@ _OF_THE_APP: Final = (
     "--old-at-once",
     is_flag=True,
     help="Answer message/send of A2A 0.3 that says nothing of `blocking` at once, not when the task rests.",
+)
+@click.option("--card-key", metavar="FILE", help="Sign the card with this private key: PEM, a JWK or a JWK set.")
+@click.option("--card-key-id", metavar="ID", help="The key's id; of a set, also which one.  [default: its own]")
+@click.option(
+    "--card-jku",
+    metavar="URL",
+    help="Where others find the public key.  [default: /.well-known/jwks.json of the agent]",
 )
 @click.option(
     "--drain",
@@ -176,6 +187,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             return 0
         where, store = _store(options["store"], target, found, options["ttl"], context)
         _check_shared(worker, store, where)
+        signer = _signer(options, notes)
         run(
             found,
             host=options["host"],
@@ -192,6 +204,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             grpc_url=options["grpc_url"],
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
+            card_signer=signer,
             limits=Limits(
                 run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"], lease_s=options["lease"]
             ),
@@ -229,6 +242,18 @@ def _serve_with(options: Mapping[str, Any], notes: Notes) -> int:
     if not code:
         notes.line("Stopped.")
     return code
+
+
+def _signer(options: Mapping[str, Any], notes: Notes) -> CardSigner | None:
+    """What signs the cards. Raises CliError."""
+    if options["card_key"] is None:
+        for name in ("card_key_id", "card_jku"):
+            if options[name] is not None:
+                raise UsageFault(f"--{name.replace('_', '-')} says more of a key: name it with --card-key.")
+        return None
+    from tieline.cli.signing import card_signer
+
+    return card_signer(Path(options["card_key"]), notes, key_id=options["card_key_id"], key_url=options["card_jku"])
 
 
 def _check_shared(worker: Worker | None, store: Store, where: str) -> None:

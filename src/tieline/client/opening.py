@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from os import PathLike
 from typing import Protocol, runtime_checkable
@@ -18,7 +19,7 @@ from tieline.client.jsonrpc import JsonRpcTransport
 from tieline.client.rest import RestTransport
 from tieline.client.route import Route, Way, choose, guesses, spoken_version
 from tieline.client.transport import Timeouts, Transport
-from tieline.client.verification import CardVerification, Trust, check_required, unsigned, verified
+from tieline.client.verification import CardVerification, Trust, refusal, satisfies, unsigned, verified
 from tieline.engine.agent import Agent
 from tieline.engine.service import Service
 from tieline.errors import CardNotFound, InternalError, InvalidCard
@@ -27,9 +28,13 @@ from tieline.types import encode
 from tieline.wire import cards as forms
 from tieline.wire.dialects import dialect_of
 from tieline.wire.rest_forms import form_of
+from tieline.wire.signing import SignatureState
 from tieline.wire.v1 import V1
 
 __all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened", "vouched_for"]
+
+
+log = logging.getLogger("tieline.client")
 
 
 @runtime_checkable
@@ -148,11 +153,18 @@ async def _verified(found: FoundCard, options: Options) -> tuple[AgentCard, Card
     """What may be used of a card that was found, and whether it is signed. Raises CardNotVerified."""
     trust = options.trust
     if not found.card.signatures:
-        check_required(verification := unsigned(), trust, found.where)
-        return found.card, verification
+        return found.card, _as_required(unsigned(), trust, found.where)
     verification = await verified(found.document, found.url, trust, timeouts=options.timeouts, verify=options.verify)
-    check_required(verification, trust, found.where)
-    return vouched_for(found, verification), verification
+    return vouched_for(found, verification), _as_required(verification, trust, found.where)
+
+
+def _as_required(verification: CardVerification, trust: Trust, where: str) -> CardVerification:
+    """Raises CardNotVerified where the caller insists; an invalid signature is warned of."""
+    if not satisfies(verification, trust):
+        raise refusal(verification, where)
+    if verification.state is SignatureState.INVALID:
+        log.warning("The agent card at %s has an invalid signature: %s", where, verification.reason)
+    return verification
 
 
 def vouched_for(found: FoundCard, verification: CardVerification) -> AgentCard:
@@ -184,7 +196,7 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
     interface = AgentInterface(f"direct:{service.agent.name}", DirectTransport.name, V1.version, options.tenant)
     card = service.agent.card((interface,))
     verification = unsigned("An agent of this process has no signed card.")
-    check_required(verification, options.trust, interface.url)
+    _as_required(verification, options.trust, interface.url)
 
     async def renew() -> tuple[AgentCard, CardVerification]:
         return card, verification

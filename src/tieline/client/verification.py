@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
@@ -29,9 +28,7 @@ from tieline.wire.signing import SignatureCheck, SignatureState, check_signature
 if TYPE_CHECKING:
     from tieline.wire.signing_keys import PublicKey
 
-__all__ = ["CardVerification", "KeySource", "Trust", "check_required", "unsigned", "verified"]
-
-log = logging.getLogger("tieline.client")
+__all__ = ["CardVerification", "KeySource", "Trust", "refusal", "satisfies", "unsigned", "verified"]
 
 _MOST_KEY_BYTES: Final = 256 * 1024
 _MOST_KEY_URLS: Final = 4  # that the signatures of one card may name
@@ -86,21 +83,21 @@ def unsigned(reason: str = "The card is not signed.") -> CardVerification:
     return CardVerification(SignatureState.ABSENT, reason)
 
 
-def check_required(verification: CardVerification, trust: Trust, where: str) -> None:
-    """Raises CardNotVerified where the caller insists and the card is not verified; warns of an invalid signature."""
-    if trust.required and verification.state is not SignatureState.VERIFIED:
-        raise CardNotVerified(
-            f"The agent card at {where} is {_WORDS[verification.state]}, and a signed one is required: "
-            f"{verification.reason}"
-        )
-    if verification.state is SignatureState.INVALID:
-        log.warning("The agent card at %s has an invalid signature: %s", where, verification.reason)
+def satisfies(verification: CardVerification, trust: Trust) -> bool:
+    """Whether the card is as signed as the caller insists."""
+    return verification.state is SignatureState.VERIFIED or not trust.required
+
+
+def refusal(verification: CardVerification, where: str) -> CardNotVerified:
+    """Why the card at `where` is refused."""
+    return CardNotVerified(f"The agent card at {where} is {_WORDS[verification.state]}: {verification.reason}")
 
 
 _WORDS: Final = {
-    SignatureState.UNVERIFIABLE: "signed with what cannot be verified",
+    SignatureState.VERIFIED: "verified",
+    SignatureState.UNVERIFIABLE: "signed by nobody who is known here",
     SignatureState.INVALID: "not what its signature says",
-    SignatureState.ABSENT: "not signed",
+    SignatureState.ABSENT: "not signed, and has to be",
 }
 
 
