@@ -19,6 +19,7 @@ CANONICAL = (
     *("--stream", "--svc-param", "--task-id", "--transport", "--verbose", "-v", "--version", "--wait"),
 )
 COMMANDS = (
+    *("card verify", "card sign", "card keygen"),
     *("send", "card get", "task get", "task list", "task cancel", "task subscribe", "task download"),
     *("config show", "completion", "serve", "help"),
     *("store migrate", "store stats", "store prune", "store export", "store import"),
@@ -104,9 +105,13 @@ def test_completion_prints_a_script_for_the_shell(bare: Tieline, shell: str) -> 
     [
         ("tieline ", {"send", "task", "card", "serve", "store", "config", "completion", "help"}),
         ("tieline task ", {"get", "list", "cancel", "subscribe", "download"}),
+        ("tieline card ", {"get", "verify", "sign", "keygen"}),
         ("tieline store ", {"migrate", "stats", "prune", "export", "import"}),
         ("tieline task get --wa", {"--wait", "--watch"}),
-        ("tieline send --no-", {"--no-wait", "--no-insecure", "--no-verbose", "--no-debug"}),
+        (
+            "tieline send --no-",
+            {"--no-wait", "--no-insecure", "--no-require-signed-card", "--no-verbose", "--no-debug"},
+        ),
     ],
 )
 def test_completion_knows_commands_and_options(bare: Tieline, typed: str, expected: set[str]) -> None:

@@ -179,7 +179,7 @@ def test_a_key_without_a_name_is_tried_for_any_and_then_it_cannot_be_told_what_i
     changed = signed.replace(b"GeoSpatial", b"Geospatial")
     (told,) = check(changed, *unnamed)
     assert told.state is UNVERIFIABLE
-    assert "or the card is not what was signed" in told.reason
+    assert "or the card was changed" in told.reason
     (nameless,) = json.loads(signed)["signatures"]
     assert nameless
 

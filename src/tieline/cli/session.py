@@ -105,9 +105,10 @@ class Session:
         self.notes.debug(f"card: {verification.state}: {verification.reason}")
         if not satisfies(verification, trust) or (self.verifying and verification.state is SignatureState.INVALID):
             raise refusal(verification, found.where)
-        for each in () if self.verifying else verification.signatures:
-            if each.state is SignatureState.INVALID:
-                self.notes.warn(f"The card has an invalid signature: {each.reason}")
+        if not self.verifying:
+            invalid = [each.reason for each in verification.signatures if each.state is SignatureState.INVALID]
+            for reason in dict.fromkeys(invalid):
+                self.notes.warn(f"The card has an invalid signature: {reason}")
         return verification
 
     @property
@@ -229,8 +230,10 @@ class Session:
                 line += [flag, str(flags[name])]
         for binding in flags.get("transport", ()):
             line += ["--transport", binding]
-        if flags.get("insecure"):
-            line.append("--insecure")
+        for name in ("card-keys", "card-key-host"):
+            for value in flags.get(name, ()):
+                line += [f"--{name}", value]
+        line += [f"--{name}" for name in ("insecure", "require-signed-card") if flags.get(name)]
         return self.notes.redact(shlex.join(line))
 
     def interrupted(self) -> None:

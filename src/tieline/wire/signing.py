@@ -170,8 +170,8 @@ def _check(
             if key.verifies(algorithm, f"{header.protected}.{data}".encode(), header.signature):
                 return SignatureState.VERIFIED, f"It is by {name}.", key, index
     if named:
-        return invalid, f"The card is not what was signed with {name}, or that did not sign it.", named[0], None
-    tried = ", or the card is not what was signed" if fitting else ""
+        return invalid, f"The signature by {name} does not fit: the card was changed, or another key signed it.", named[0], None
+    tried = ", or the card was changed" if fitting else ""
     return unverifiable, f"It is by {name}, which is not known here{tried}.", None, None
 
 
