@@ -65,6 +65,7 @@ def keys(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.requirement("signing.client-extracts", "signing.client-finds-key", "signing.client-canonicalizes")
 def test_the_card_of_our_own_server_is_verified_by_the_key_that_it_names_at_its_origin() -> None:
     async def test() -> None:
         application = app(obeys, allowed_hosts=LOOPBACK, card_signer=SIGNER)
@@ -118,6 +119,7 @@ def test_keys_are_taken_from_files_of_every_form_and_from_a_url(tmp_path: Path, 
     run(test())
 
 
+@pytest.mark.requirement("signing.client-verifies")
 def test_an_unknown_key_is_unverifiable_and_a_changed_card_invalid(
     keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,13 +151,16 @@ def test_one_verified_signature_is_enough_and_each_is_told_of(keys: Path) -> Non
     run(test())
 
 
+@pytest.mark.requirement("signing.client-wants-one")
 @pytest.mark.parametrize(
     "document", [card(None), card(OTHER), card(name="Changed")], ids=["absent", "unknown", "changed"]
 )
 def test_who_insists_is_refused_before_any_call(document: bytes, keys: Path) -> None:
     async def test() -> None:
         async with host_of(document) as agent:
-            with pytest.raises(CardNotVerified, match="not signed, and has to be|nobody who is known|not what its signature says"):
+            with pytest.raises(
+                CardNotVerified, match=r"not signed, and has to be|nobody who is known|not what its signature says"
+            ):
                 await told(agent.url, card_keys=keys, require_signed_card=True)
             assert [request.target for request in agent.requests] == ["/agent/.well-known/agent-card.json"]
 
@@ -175,6 +180,7 @@ def test_what_is_not_vouched_for_is_not_used(keys: Path) -> None:
 # --- jku --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("signing.keys-over-https")
 @pytest.mark.parametrize(
     "key_url",
     [

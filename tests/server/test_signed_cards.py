@@ -36,6 +36,7 @@ def header(reply: Reply) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.requirement("signing.header-alg", "signing.header-typ", "signing.header-kid", "signing.jws-fields")
 @pytest.mark.parametrize("path", [CARD, OLD_CARD])
 @pytest.mark.parametrize("version", ["", "1.0", "0.3", "0.2", "0.1", "9.9"])
 @in_loop

@@ -65,6 +65,7 @@ def test_what_is_no_number_has_no_canonical_form(bits: str) -> None:
         canonical(struct.unpack(">d", bytes.fromhex(bits))[0])
 
 
+@pytest.mark.requirement("signing.canonical", "signing.rfc-8785")
 def test_the_sample_of_the_rfc_gives_its_canonical_form() -> None:
     document = rb"""{
       "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],

@@ -40,6 +40,7 @@ def test_the_table_of_fields_is_that_of_the_protocol() -> None:
             assert ours.by_name == (field.type.startswith("{") and inner in MESSAGES), (message, name)
 
 
+@pytest.mark.requirement("signing.field-presence", "signing.set-optional-included", "signing.required-included")
 def test_default_values_are_left_out_as_the_specifications_example_has_it() -> None:
     card = {
         "name": "Example Agent",
@@ -54,6 +55,7 @@ def test_default_values_are_left_out_as_the_specifications_example_has_it() -> N
     )
 
 
+@pytest.mark.requirement("signing.defaults-omitted")
 def test_defaults_inside_are_left_out_where_they_are_neither_required_nor_optional() -> None:
     card = {
         **CARD,
@@ -86,6 +88,7 @@ def test_defaults_inside_are_left_out_where_they_are_neither_required_nor_option
     assert told["supportedInterfaces"] == [{"url": "", "protocolBinding": "", "protocolVersion": ""}]
 
 
+@pytest.mark.requirement("signing.unset-optional-omitted")
 @FIXED
 @given(wire_json("AgentCard"))
 def test_a_card_without_default_values_is_its_own_payload(card: Json) -> None:
@@ -113,6 +116,7 @@ def test_a_card_before_1_0_is_signed_as_a_whole_alone() -> None:
     assert set(of(card)) == {"whole"}
 
 
+@pytest.mark.requirement("signing.signatures-excluded")
 def test_the_card_is_what_is_signed_without_its_signatures() -> None:
     assert of({**CARD, "signatures": [{"protected": "a", "signature": "b"}]}) == of({**CARD, "signatures": []})
 

@@ -159,6 +159,7 @@ def test_the_algorithm_has_to_fit_the_key() -> None:
     assert states(by_pss, *pinned) == [INVALID], "a JWK's alg is the only one that it is for"
 
 
+@pytest.mark.requirement("signing.no-revoked-keys")
 def test_keys_that_have_expired_are_revoked_or_are_for_something_else_verify_nothing() -> None:
     signer = CardSigner(KEYS["ES256"], key_id="k1")
     signed = signer.sign(DOCUMENT)
