@@ -169,7 +169,7 @@ def test_who_insists_is_refused_before_any_call(document: bytes, keys: Path) -> 
 
 def test_what_is_not_vouched_for_is_not_used(keys: Path) -> None:
     async def test() -> None:
-        old = {"url": "http://elsewhere.example/", "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+        old: Any = {"url": "http://elsewhere.example/", "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
         async with host_of(card(**old)) as agent, connect(agent.url, card_keys=keys) as peer:
             assert peer.card_verification.state == "verified"
             assert [each.url for each in peer.card.supported_interfaces] == ["http://127.0.0.1:1/rpc"]
@@ -182,35 +182,43 @@ def test_what_is_not_vouched_for_is_not_used(keys: Path) -> None:
 
 @pytest.mark.requirement("signing.keys-over-https")
 @pytest.mark.parametrize(
-    "key_url",
+    ("key_url", "why"),
     [
-        "https://keys.example/jwks.json",
-        "http://keys.example/jwks.json",
-        "http://127.0.0.1:1/jwks.json",
-        "ftp://127.0.0.1/x",
-        "file:///etc/passwd",
-        "not a url",
-        "http://[bad/",
+        ("https://keys.example/jwks.json", "it is not the card's own origin"),
+        ("http://keys.example/jwks.json", "anybody on the way could change them: it has to be https"),
+        ("http://127.0.0.1:1/jwks.json", "it is not the card's own origin"),
+        ("https://user:open-sesame@keys.example/", "there is a user or password in it"),
+        ("ftp://127.0.0.1/x", "it is no https URL"),
+        ("file:///etc/passwd", "it is no https URL"),
+        ("not a url", "it is no https URL"),
+        ("http://[bad/", "it is no https URL"),
     ],
 )
-def test_keys_that_a_signature_names_elsewhere_are_not_fetched(key_url: str) -> None:
+def test_keys_that_a_signature_names_elsewhere_are_not_fetched(key_url: str, why: str) -> None:
     async def test() -> None:
         async with host_of(card(SIGNER, key_url)) as agent:
             verification = await told(agent.url)
             assert verification.state == "unverifiable"
-            assert "nobody here has said that they are to be believed" in verification.reason
+            assert f"are not believed: {why}." in verification.reason
+            assert "open-sesame" not in verification.reason
             assert len(agent.requests) == 1
 
     run(test())
 
 
-def test_keys_of_a_host_that_was_named_are_believed() -> None:
+def test_keys_of_a_host_that_was_named_are_believed(tmp_path: Path) -> None:
+    keys = tmp_path / "other.json"
+    keys.write_bytes(OTHER.jwks)
+
     async def test() -> None:
-        async with host_of(keys=[page(SIGNER.jwks)]) as other:
+        async with host_of(keys=[page(SIGNER.jwks)] * 2) as other:
             document = card(SIGNER, f"{origin(other)}{KEYS}".replace("127.0.0.1", "localhost"))
-            async with host_of(document, document) as agent:
+            async with host_of(*[document] * 4) as agent:
                 assert (await told(agent.url)).state == "unverifiable"
-                assert (await told(agent.url, card_key_hosts=["localhost"])).state == "verified"
+                assert (await told(agent.url, card_key_hosts=["LOCALHOST"])).state == "verified"
+                authority = origin(other).removeprefix("http://").replace("127.0.0.1", "localhost")
+                assert (await told(agent.url, card_key_hosts=[authority], card_keys=keys)).state == "verified"
+                assert (await told(agent.url, card_keys=keys)).state == "unverifiable"
 
     run(test())
 
@@ -324,6 +332,15 @@ def test_a_renewed_card_is_verified_again(keys: Path) -> None:
         async with losing as agent, connect(agent.url, card_keys=keys, require_signed_card=True) as peer:
             with pytest.raises(CardNotVerified):
                 await peer.refresh_card()
+
+    run(test())
+
+
+def test_a_card_without_end_is_not_checked(keys: Path) -> None:
+    async def test() -> None:
+        async with host_of(card(extra="x" * 1024 * 1024)) as agent:
+            verification = await told(agent.url, card_keys=keys)
+            assert (verification.state, "too large to be checked" in verification.reason) == ("unverifiable", True)
 
     run(test())
 

@@ -300,3 +300,19 @@ def test_checking_a_card_needs_no_extra() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stderr
+
+
+@FIXED
+@given(st.sampled_from(ALGORITHMS), st.binary(max_size=600))
+def test_whatever_stands_for_a_signature_is_invalid(algorithm: str, signature: bytes) -> None:
+    known = public_keys(CardSigner(KEYS[algorithm], key_id="k1", algorithm=algorithm).jwks, "keys.json")
+    assert states(forged({"alg": algorithm, "kid": "k1"}, signature), *known) == [INVALID]
+
+
+@FIXED
+@given(
+    st.recursive(st.none() | st.booleans() | names | st.integers(), lambda x: st.lists(x) | st.dictionaries(names, x))
+)
+def test_whatever_stands_for_the_signatures_of_a_card_is_checked_without_an_error(signatures: Any) -> None:
+    document = json.dumps({**CARD, "signatures": signatures}).encode()
+    assert VERIFIED not in states(document, *KNOWN)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CardVerification", "KeySource", "Trust", "refusal", "satisfies", "unsigned", "verified"]
 
+_MOST_CARD_BYTES: Final = 1024 * 1024  # to be brought into its canonical forms, which takes a second for so much
 _MOST_KEY_BYTES: Final = 256 * 1024
 _MOST_KEY_URLS: Final = 4  # that the signatures of one card may name
 
@@ -112,6 +113,9 @@ async def verified(
     Raises:
         ValueError, OSError: a file that the caller named has no keys in it, or cannot be read.
     """
+    if len(document) > _MOST_CARD_BYTES:
+        reason = f"It is too large to be checked: {len(document)} bytes, and {_MOST_CARD_BYTES} at most are."
+        return CardVerification(SignatureState.UNVERIFIABLE, reason)
     try:
         headers = signature_headers(load_card(document))
     except NotCanonical as error:
@@ -126,12 +130,13 @@ async def verified(
             keys, notes = await _keys(trust.keys, urls, timeouts, verify)
         except ImportError as error:
             return CardVerification(SignatureState.UNVERIFIABLE, f"It cannot be checked here: {error}.")
-    if strange:
-        notes.append(f"It names keys at {', '.join(strange)}, and nobody here has said that they are to be believed.")
+    notes += [f"The keys that it names, at {where}, are not believed: {why}." for where, why in strange.items()]
     try:
-        return _together(check_signatures(document, keys, now_s=time.time()), notes)
+        # In a thread: the canonical forms of a large card take long to make.
+        checks = await asyncio.to_thread(check_signatures, document, keys, now_s=time.time())
     except NotCanonical as error:
         return CardVerification(SignatureState.INVALID, f"It has no canonical form to be signed: {error}.")
+    return _together(checks, notes)
 
 
 async def _keys(
@@ -180,10 +185,10 @@ def _together(checks: Sequence[SignatureCheck], notes: Sequence[str]) -> CardVer
     return CardVerification(best.state, reason, best.key_id, best.key_source, best.algorithm, tuple(checks))
 
 
-def _key_urls(headers: Sequence[SignatureHeader], home: URL | None, trust: Trust) -> tuple[list[URL], list[str]]:
-    """The URLs that the signatures name and that are believed, and the others as they are shown."""
+def _key_urls(headers: Sequence[SignatureHeader], home: URL | None, trust: Trust) -> tuple[list[URL], dict[str, str]]:
+    """The URLs that the signatures name and that are believed; the others, as they are shown, and why they are not."""
     believed: dict[URL, None] = {}
-    strange: dict[str, None] = {}
+    strange: dict[str, str] = {}
     for header in headers:
         if header.key_url is None or header.fault:
             continue
@@ -191,12 +196,17 @@ def _key_urls(headers: Sequence[SignatureHeader], home: URL | None, trust: Trust
         try:
             at_home = url is not None and home is not None and not trust.keys and url.origin() == home.origin()
         except ValueError:
-            url, at_home = None, False
-        if url is None or _unsafe(url) or not (at_home or (url.host or "") in trust.key_hosts):
-            strange[shown(header.key_url)[:200]] = None
+            at_home = False
+        fault = _unsafe(url or URL())
+        if not fault and url is not None and not at_home and not {url.host, f"{url.host}:{url.port}"} & trust.key_hosts:
+            fault = (
+                "nobody here has named that host" if home is None or trust.keys else "it is not the card's own origin"
+            )
+        if fault or url is None:
+            strange[shown(header.key_url)[:200]] = fault
         elif len(believed) < _MOST_KEY_URLS:
             believed[url] = None
-    return list(believed), list(strange)
+    return list(believed), strange
 
 
 async def _fetched(urls: Sequence[URL], timeouts: Timeouts, verify: Verify) -> list[tuple[URL, bytes | str]]:

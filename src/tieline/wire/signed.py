@@ -21,7 +21,7 @@ __all__ = ["Payload", "SignatureHeader", "from_base64url", "load_card", "payload
 
 Json = dict[str, Any]
 
-_MOST_SIGNATURES: Final = 32
+_MOST_SIGNATURES: Final = 16
 _MOST_HEADER_BYTES: Final = 16 * 1024
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
 

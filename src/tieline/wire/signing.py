@@ -25,6 +25,7 @@ __all__ = ["CardSigner", "SignatureCheck", "SignatureState", "check_signatures"]
 
 _REFUSED: Final = frozenset(("none", "HS256", "HS384", "HS512"))
 _KNOWN: Final = frozenset(("ES256", "EdDSA", "Ed25519", "RS256", "PS256"))
+_MOST_TRIED: Final = 8  # keys for one signature: what they cost is somebody else's choice
 _SIGNED: Final = frozenset(("whole", "1.0", "without empty values"))
 
 
@@ -165,12 +166,17 @@ def _check(
     fitting = [key for key in valid if algorithm in key.algorithms]
     if named and not fitting:
         return invalid, f"It is no signature: its alg {algorithm} does not fit {name}.", named[0], None
-    for key in fitting:
+    for key in fitting[:_MOST_TRIED]:
         for index, data in enumerate(forms):
             if key.verifies(algorithm, f"{header.protected}.{data}".encode(), header.signature):
                 return SignatureState.VERIFIED, f"It is by {name}.", key, index
     if named:
-        return invalid, f"The signature by {name} does not fit: the card was changed, or another key signed it.", named[0], None
+        return (
+            invalid,
+            f"The signature by {name} does not fit: the card was changed, or another key signed it.",
+            named[0],
+            None,
+        )
     tried = ", or the card was changed" if fitting else ""
     return unverifiable, f"It is by {name}, which is not known here{tried}.", None, None
 

@@ -36,7 +36,7 @@ _KINDS: Final = {  # by `kty` and `crv` of a JWK: what such a key signs by, the 
     ("RSA", None): ("RS256", "PS256"),
 }
 _LEAST_RSA_BITS: Final = 2048
-_MOST_RSA_BITS: Final = 8192  # a larger one is work for who verifies, and somebody else's choice
+_MOST_RSA_BITS: Final = 4096  # a larger one is work for who verifies, and somebody else's choice
 _NEW_RSA_BITS: Final = 3072
 _MOST_KEYS: Final = 64
 _PUBLIC: Final = frozenset(("kty", "crv", "x", "y", "n", "e"))
