@@ -376,3 +376,18 @@ def test_calling_an_agent_whose_card_is_not_signed_loads_no_cryptography() -> No
     code = "import sys, tieline; tieline.connect; tieline.CardSigner; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"joserfc", "cryptography"} & {*done.stdout.split()}
+
+
+def test_keys_come_over_https_by_the_authorities_that_the_connection_trusts() -> None:
+    async def test() -> None:
+        application = app(obeys, allowed_hosts=LOOPBACK, card_signer=SIGNER)
+        tls = Path(__file__).with_name("tls")
+        authority = str(tls / "authority.pem")
+        async with served(application, certificate=str(tls / "this-machine.pem")) as url:
+            verification = await told(url, verify=authority, require_signed_card=True)
+            assert verification.key_source == f"{url}/.well-known/jwks.json"
+            async with host_of(card(SIGNER)) as agent:
+                untrusted = await told(agent.url, card_keys=f"{url}/.well-known/jwks.json")
+                assert (untrusted.state, "cannot be trusted" in untrusted.reason) == ("unverifiable", True)
+
+    run(test())

@@ -78,7 +78,8 @@ class PublicKey:
 
     def verifies(self, algorithm: str, signed: bytes, signature: bytes) -> bool:
         """Whether this is a signature by this key; `algorithm` is one of its `algorithms`."""
-        return bool(JWSRegistry.algorithms[algorithm].verify(signed, signature, self._key))
+        model = JWSRegistry.algorithms["EdDSA" if algorithm == "Ed25519" else algorithm]
+        return bool(model.verify(signed, signature, self._key))
 
 
 class PrivateKey:
@@ -112,6 +113,7 @@ class PrivateKey:
         self.key_id = key_id or _text(member, "kid") or self._key.thumbprint()
 
     def sign(self, data: bytes) -> bytes:
+        """The signature by `algorithm`, as JWS has it (RFC 7518 §3)."""
         return bytes(JWSRegistry.algorithms[self.algorithm].sign(data, self._key))
 
     @property
