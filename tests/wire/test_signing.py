@@ -125,6 +125,20 @@ def test_a_card_has_several_signatures_and_signing_again_replaces_ones_own_alone
     assert states(again, *known_old, *known_new) == [VERIFIED, VERIFIED]
 
 
+def test_a_card_does_not_get_more_signatures_than_anybody_would_check() -> None:
+    document = DOCUMENT
+    for number in range(9):
+        document = CardSigner(KEYS["EdDSA"], key_id=f"k{number}").sign(document)
+    assert states(document, *public_keys(KEYS["EdDSA"], "key.pem")) == [VERIFIED] * 9
+    many = json.dumps({**CARD, "signatures": json.loads(document)["signatures"] * 4}).encode()
+    with pytest.raises(NotCanonical, match="has 36 signatures already"):
+        CardSigner(KEYS["ES256"]).sign(many)
+    (told,) = check(many)
+    assert (told.state, "more than 32" in told.reason) == (INVALID, True)
+    with pytest.raises(NotCanonical, match="not an array"):
+        CardSigner(KEYS["ES256"]).sign(json.dumps({**CARD, "signatures": {"a": 1}}).encode())
+
+
 def forged(protected: Json, signature: bytes = b"", key: bytes | None = None) -> bytes:
     """A card with a signature whose header is chosen; by a shared secret where `key` is given."""
     head = base64url(json.dumps(protected).encode())

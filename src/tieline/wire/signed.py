@@ -17,11 +17,21 @@ import msgspec
 
 from tieline.wire.canonical import NotCanonical, canonical, load
 
-__all__ = ["Payload", "SignatureHeader", "from_base64url", "load_card", "payloads", "signature_headers"]
+__all__ = [
+    "MOST_SIGNATURES",
+    "Payload",
+    "SignatureHeader",
+    "from_base64url",
+    "load_card",
+    "payloads",
+    "signature_headers",
+]
 
 Json = dict[str, Any]
 
-_MOST_SIGNATURES: Final = 16
+MOST_SIGNATURES: Final = 32
+"""That a card may have: each is work for who verifies it."""
+
 _MOST_HEADER_BYTES: Final = 16 * 1024
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
 
@@ -93,8 +103,8 @@ def signature_headers(card: Json) -> tuple[SignatureHeader, ...]:
         return ()
     if not isinstance(signatures, list):
         return (SignatureHeader(fault="signatures is not an array"),)
-    if len(signatures) > _MOST_SIGNATURES:
-        return (SignatureHeader(fault=f"there are more than {_MOST_SIGNATURES} signatures"),)
+    if len(signatures) > MOST_SIGNATURES:
+        return (SignatureHeader(fault=f"there are more than {MOST_SIGNATURES} signatures"),)
     return tuple(_read(signature) for signature in signatures)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from tieline.types import encode
 from tieline.wire.canonical import NotCanonical
-from tieline.wire.signed import SignatureHeader, load_card, payloads, signature_headers
+from tieline.wire.signed import MOST_SIGNATURES, SignatureHeader, load_card, payloads, signature_headers
 
 if TYPE_CHECKING:
     from tieline.wire.signing_keys import PrivateKey, PublicKey
@@ -46,9 +46,7 @@ class SignatureCheck(msgspec.Struct, frozen=True):
     key_id: str | None = None
     key_source: str | None = None  # the file or URL that the key is from
     algorithm: str | None = None
-    document: bytes | None = (
-        None  # the JSON that a verified signature vouches for; what else was in the card is nobody's
-    )
+    document: bytes | None = None  # the JSON that a verified signature vouches for; what else there was is nobody's
 
 
 class CardSigner:
@@ -79,10 +77,12 @@ class CardSigner:
 
     @property
     def key_id(self) -> str:
+        """The signatures' `kid`."""
         return self._key.key_id
 
     @property
     def algorithm(self) -> str:
+        """The signatures' `alg`."""
         return self._key.algorithm
 
     @property
@@ -103,6 +103,8 @@ class CardSigner:
         others = card.pop("signatures", None) or []
         if not isinstance(others, list):
             raise NotCanonical("its signatures are not an array")
+        if len(others) > MOST_SIGNATURES - len(_SIGNED):
+            raise NotCanonical(f"it has {len(others)} signatures already, and may have {MOST_SIGNATURES}")
         headers = signature_headers({"signatures": others})
         kept = [each for each, header in zip(others, headers, strict=True) if header.key_id != self.key_id]
         url = self.key_url or key_url
