@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -140,3 +142,9 @@ def test_a_card_that_has_no_canonical_form_is_an_error_at_the_start() -> None:
     odd = AgentExtension("https://x.example", params={"n": 2**53 + 1})
     with pytest.raises(ValueError, match=r"agent 'Worker' cannot be signed: an integer is no double"):
         signed_app(worker(extensions=[odd]))
+
+
+def test_serving_cards_that_are_not_signed_loads_nothing_to_sign_with() -> None:
+    code = "import sys, tieline; tieline.app; tieline.serve; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"joserfc", "tieline.wire.signing", "tieline.wire.signed"} & {*done.stdout.split()}
