@@ -25,6 +25,7 @@ def keyed(bare: Tieline) -> Tieline:
         made = bare("card", "keygen", f"{name}.pem", "--public", f"{name}.json", "--kid", name)
         assert made.code == 0, made.err
     (bare.folder / "card.json").write_text(json.dumps(CARD))
+    (bare.folder / "twice.json").write_text(json.dumps(CARD)[:-1] + ', "name": "Another"}')
     signed = bare("card", "sign", "card.json", "--key", "mine.pem", "--kid", "mine", "--out", "signed.json")
     assert (signed.code, signed.fields) == (0, {"Card": "signed.json", "Signed by": "key 'mine' (ES256)"})
     return bare
@@ -143,7 +144,13 @@ def test_members_that_nobody_has_signed_are_not_used(keyed: Tieline) -> None:
         (("sign", "card.json", "--key", "mine.pem", "--alg", "RS256"), 2, "'RS256' does not fit this key"),
         (("sign", "card.json", "--key", "mine.pem", "--jku", "keys"), 2, "'keys' is no URL of keys"),
         (("sign", "missing.json", "--key", "mine.pem"), 1, "missing.json cannot be read: No such file"),
-        (("sign", "mine.pem", "--key", "mine.pem"), 1, "mine.pem cannot be signed: it is not JSON"),
+        (("sign", "mine.pem", "--key", "mine.pem"), 1, "mine.pem is not an agent card: it is not JSON"),
+        (("sign", "mine.json", "--key", "mine.pem"), 1, "mine.json is not a valid agent card: "),
+        (
+            ("sign", "twice.json", "--key", "mine.pem"),
+            1,
+            "twice.json cannot be signed: an object has the member 'name'",
+        ),
         (("sign", "card.json", "--key", "mine.pem", "--out", "no/where.json"), 1, "no/where.json cannot be written"),
         (("verify", "signed.json", "--keys", "card.json"), 2, "card.json has no keys for signatures"),
         (("verify", "signed.json", "--keys", "missing.json"), 1, "missing.json: No such file"),
@@ -217,6 +224,7 @@ def test_what_comes_next_insists_on_the_same(keyed: Tieline, signing_server: str
     [
         (("--card-key", "missing.pem"), "The key missing.pem cannot be read"),
         (("--card-key", "mine.json"), "it is a public key"),
+        (("--card-key", "missing.pem", "--workers", "2"), "The key missing.pem cannot be read"),
         (("--card-key-id", "a"), "name it with --card-key"),
         (("--card-key", "mine.pem", "--host", "0.0.0.0"), "signed cards need a public_url"),
     ],

@@ -167,6 +167,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     grpc: list[str] = []  # the address, when there is one
     worker = Worker.of_environment()
     try:
+        signer = _signer(options, notes if worker is None else None)  # a worker's parent has warned already
         if options["workers"] > 1 and worker is None:
             return _serve_with(options, notes)
         found = load_agents(target)
@@ -187,7 +188,6 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             return 0
         where, store = _store(options["store"], target, found, options["ttl"], context)
         _check_shared(worker, store, where)
-        signer = _signer(options, notes)
         run(
             found,
             host=options["host"],
@@ -244,7 +244,7 @@ def _serve_with(options: Mapping[str, Any], notes: Notes) -> int:
     return code
 
 
-def _signer(options: Mapping[str, Any], notes: Notes) -> CardSigner | None:
+def _signer(options: Mapping[str, Any], notes: Notes | None) -> CardSigner | None:
     """What signs the cards. Raises CliError."""
     if options["card_key"] is None:
         for name in ("card_key_id", "card_jku"):

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from tieline.cli.errors import CliError, UsageFault
+from tieline.cli.errors import CARD_INVALID, CliError, UsageFault
 from tieline.cli.files import FILES, replacing
 from tieline.cli.notes import Notes
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, give
 from tieline.cli.session import Session, execute
 from tieline.cli.store import output_of
-from tieline.errors import CardNotVerified
+from tieline.errors import CardNotVerified, InvalidParams
+from tieline.wire import cards
 from tieline.wire.signing import CardSigner, SignatureState
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ def sign(
     signer = card_signer(Path(key), Notes(), key_id=kid, key_url=jku, algorithm=alg)
     document = _read(card)
     try:
+        cards.read(document)
         signed = msgspec.json.format(signer.sign(document), indent=2) + b"\n"
+    except InvalidParams as error:
+        raise CliError(CARD_INVALID, f"{_name(card)} is not a valid agent card: {error}.") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise CliError(CARD_INVALID, f"{_name(card)} is not an agent card: it is not JSON.") from None
     except ValueError as error:
         raise CliError(CARD_NOT_SIGNED, f"{_name(card)} cannot be signed: {error}.") from None
     if out is None:
@@ -168,9 +174,14 @@ def keygen(context: click.Context, file: str, alg: str, public: str | None, kid:
 
 
 def card_signer(
-    path: Path, notes: Notes, *, key_id: str | None = None, key_url: str | None = None, algorithm: str | None = None
+    path: Path,
+    notes: Notes | None,
+    *,
+    key_id: str | None = None,
+    key_url: str | None = None,
+    algorithm: str | None = None,
 ) -> CardSigner:
-    """What signs cards with the key in a file; warns when others can read it. Raises CliError."""
+    """What signs cards with the key in a file; `notes` are warned when others can read it. Raises CliError."""
     if key_url is not None and not key_url.startswith(("https://", "http://")):
         raise UsageFault(f"{key_url!r} is no URL of keys: it begins with https://.")
     try:
@@ -178,7 +189,7 @@ def card_signer(
         mode = path.stat().st_mode
     except OSError as error:
         raise CliError(FILES, f"The key {path} cannot be read: {error.strerror or error}.") from None
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if notes is not None and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         notes.warn(f"{path} holds a private key and others can read it: chmod 600 {path}")
     try:
         return CardSigner(data, key_id=key_id, key_url=key_url, algorithm=algorithm)
