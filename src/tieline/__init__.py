@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         TaskStatus,
         TaskStatusUpdateEvent,
     )
+    from tieline.wire.signing import CardSigner
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ _HOMES = {
     "Caller": "tieline.engine.turn",
     "CardCache": "tieline.client.discovery",
     "CardResult": "tieline.client.simple",
+    "CardSigner": "tieline.wire.signing",
     "Failed": "tieline.errors",
     "Limits": "tieline.engine.service",
     "Message": "tieline.types",
@@ -106,6 +108,7 @@ __all__ = [
     "Caller",
     "CardCache",
     "CardResult",
+    "CardSigner",
     "Failed",
     "Limits",
     "Message",

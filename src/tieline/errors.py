@@ -12,6 +12,7 @@
     │       └── RateLimited                                            a limit of this caller's
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
+        ├── CardNotVerified                                            no signature on it that can be believed
         ├── Unreachable                                                no connection
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
@@ -37,6 +38,7 @@ __all__ = [
     "AuthenticationRequired",
     "BodyTooLarge",
     "CardNotFound",
+    "CardNotVerified",
     "ContentTypeNotSupported",
     "ExtendedAgentCardNotConfigured",
     "ExtensionSupportRequired",
@@ -370,6 +372,12 @@ class InvalidCard(PeerError):
     """The agent card is malformed or offers no interface that this client speaks."""
 
     reason = "INVALID_CARD"
+
+
+class CardNotVerified(PeerError):
+    """A signed card was required, and this one is not signed, or not by anybody known."""
+
+    reason = "CARD_NOT_VERIFIED"
 
 
 class Unreachable(PeerError):

@@ -16,6 +16,7 @@ __all__ = [
     "AUTH_FAILED",
     "CARD_INVALID",
     "CARD_NOT_FOUND",
+    "CARD_NOT_VERIFIED",
     "CREDENTIALS_MISSING",
     "EXIT_CODES",
     "INTERNAL",
@@ -35,6 +36,7 @@ CREDENTIALS_MISSING: Final = "A2ACLI_ERR_CREDENTIALS_MISSING"
 AUTH_FAILED: Final = "A2ACLI_ERR_AUTH_FAILED"
 TIMEOUT: Final = "A2ACLI_ERR_TIMEOUT"
 INTERNAL: Final = "A2ACLI_ERR_INTERNAL"
+CARD_NOT_VERIFIED: Final = "TIELINE_ERR_CARD_NOT_VERIFIED"  # ours: the CLI specification knows of no signed cards
 
 EXIT_CODES: Final = {
     USAGE: 2,
@@ -102,6 +104,8 @@ def _local(error: a2a.PeerError, message: str) -> tuple[str, str]:
         return CARD_NOT_FOUND, message
     if isinstance(error, a2a.InvalidCard):
         return CARD_INVALID, message
+    if isinstance(error, a2a.CardNotVerified):
+        return CARD_NOT_VERIFIED, message
     if isinstance(error, a2a.AuthenticationRequired):
         return AUTH_FAILED, message
     # A connection that gives nothing is one that was not reached: A2ACLI_ERR_TIMEOUT is for --timeout alone.

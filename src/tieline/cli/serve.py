@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tieline.engine.agent import Agent
     from tieline.server.workers import Worker
     from tieline.stores import Store
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["serve"]
 
@@ -40,6 +41,9 @@ _OF_THE_APP: Final = (
     "strict",
     "old_at_once",
     "grpc_url",
+    "card_key",
+    "card_key_id",
+    "card_jku",
     "drain",
     "max_body",
     "concurrent_runs",
@@ -104,6 +108,13 @@ _OF_THE_APP: Final = (
     is_flag=True,
     help="Answer message/send of A2A 0.3 that says nothing of `blocking` at once, not when the task rests.",
 )
+@click.option("--card-key", metavar="FILE", help="Sign the card with this private key: PEM, a JWK or a JWK set.")
+@click.option("--card-key-id", metavar="ID", help="The key's id; of a set, also which one.  [default: its own]")
+@click.option(
+    "--card-jku",
+    metavar="URL",
+    help="Where others find the public key.  [default: /.well-known/jwks.json of the agent]",
+)
 @click.option(
     "--drain",
     default="5s",
@@ -161,6 +172,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     grpc: list[str] = []  # the address, when there is one
     worker = Worker.of_environment()
     try:
+        signer = _signer(options, notes if worker is None else None)  # a worker's parent has warned already
         if options["workers"] > 1 and worker is None:
             return _serve_with(options, notes)
         tls = tls_of(options)
@@ -199,6 +211,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             grpc_url=options["grpc_url"],
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
+            card_signer=signer,
             limits=Limits(
                 run_s=options["run_seconds"],
                 concurrent_runs=options["concurrent_runs"],
@@ -244,6 +257,18 @@ def _serve_with(options: Mapping[str, Any], notes: Notes) -> int:
     if not code:
         notes.line("Stopped.")
     return code
+
+
+def _signer(options: Mapping[str, Any], notes: Notes | None) -> CardSigner | None:
+    """What signs the cards. Raises CliError."""
+    if options["card_key"] is None:
+        for name in ("card_key_id", "card_jku"):
+            if options[name] is not None:
+                raise UsageFault(f"--{name.replace('_', '-')} says more of a key: name it with --card-key.")
+        return None
+    from tieline.cli.signing import card_signer
+
+    return card_signer(Path(options["card_key"]), notes, key_id=options["card_key_id"], key_url=options["card_jku"])
 
 
 def _check_shared(worker: Worker | None, store: Store, where: str) -> None:

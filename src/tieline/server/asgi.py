@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tieline.card import WELL_KNOWN_PATH, AgentInterface
+from tieline.card import JWKS_PATH, WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
 from tieline.engine.push import Push
 from tieline.engine.service import Limits, Service
@@ -33,6 +33,9 @@ from tieline.stores.base import StoreError
 from tieline.wire import dialects
 from tieline.wire.dialects import VERSIONS
 from tieline.wire.payloads import payload_of
+
+if TYPE_CHECKING:
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["App", "app"]
 
@@ -71,11 +74,19 @@ class App:
         auth: Auth | None = None,
         rates: Rates | None = None,
         push: Push | None = None,
+        card_signer: CardSigner | None = None,
     ) -> None:
+        if card_signer is not None and public_url is None and (allowed_hosts is None or trust_forwarded):
+            # Who asks chooses the host: a signed card that sends callers to a host of theirs is what they would want.
+            raise ValueError(
+                "signed cards need a public_url, or allowed_hosts without trust_forwarded: the URLs in them would"
+                " otherwise be whatever a request names"
+            )
         self.store = store
         self.push = push
         self.auth = auth
         self.meter = None if rates is None else Meter(rates)
+        self._signs = card_signer is not None or (push is not None and push.signer is not None)
         self.old_at_once = old_at_once
         self.dialects = dialects.of_versions(versions)
         self.serves_named_tasks = any(dialect.new_task is not None for dialect in self.dialects)
@@ -107,7 +118,8 @@ class App:
                 trust_forwarded=trust_forwarded,
                 interfaces=partial(self.interfaces, path),
                 auth=auth,
-                push=push is not None,
+                push=push,
+                signer=card_signer,
             )
             for path, agent in agents.items()
         }
@@ -234,6 +246,8 @@ class App:
             endpoint = self._endpoints.get("/" + first)
             if endpoint is None:
                 endpoint = self._endpoints.get("")
+                if endpoint is None and path == JWKS_PATH and self._signs:
+                    endpoint = next(iter(self._endpoints.values()))  # they have the same keys
                 if endpoint is None:
                     await self._no_agent(send, path, root)
                     return
@@ -356,6 +370,7 @@ def app(
     auth: Auth | None = None,
     rates: Rates | None = None,
     push: Push | None = None,
+    card_signer: CardSigner | None = None,
 ) -> App:
     """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
 
@@ -377,10 +392,12 @@ def app(
         auth: Who may call; None is everybody who reaches it. The card may be read by all.
         rates: How much each caller may ask for.
         push: That the agents send push notifications, and how; None: they do not.
+        card_signer: Signs the cards; the public key is served at `/.well-known/jwks.json`, which the signatures name
+            unless the signer has another `key_url`. Wants a `public_url`, or `allowed_hosts`.
 
     Raises:
-        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
-            no place.
+        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, `grpc_url`
+            no place, or a `card_signer` would sign for any host.
     """
     named = {"": agents} if isinstance(agents, Agent) else {f"/{name}": agent for name, agent in agents.items()}
     for path, agent in named.items():
@@ -408,4 +425,5 @@ def app(
         auth=auth,
         rates=rates,
         push=push,
+        card_signer=card_signer,
     )

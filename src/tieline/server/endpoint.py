@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
+from tieline.card import JWKS_PATH, OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.engine.turn import Caller
@@ -51,7 +51,7 @@ log = logging.getLogger("tieline.server")
 Scope = MutableMapping[str, Any]
 Headers = Mapping[bytes, bytes]
 
-CARD_PATHS = (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH)
+CARD_PATHS = (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH, JWKS_PATH)
 
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = (b"content-type", b"text/event-stream")
@@ -102,7 +102,10 @@ class Endpoint:
                 send, rest.VerbNotAllowed(scope["method"], path or "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
             )
             return None
-        if path in CARD_PATHS:
+        if path in CARD_PATHS and (path != JWKS_PATH or self._card.has_keys):
+            if path == JWKS_PATH:
+                await self._card.answer_keys(scope, headers, send)
+                return None
             await self._card.answer(scope, headers, send, old=path == OLD_WELL_KNOWN_PATH)
             return None
         caller = _PLAIN_CALLER

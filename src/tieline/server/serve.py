@@ -31,6 +31,7 @@ from tieline.wire.dialects import VERSIONS
 
 if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["bind", "serve"]
 
@@ -56,6 +57,7 @@ def serve(
     drain_s: float = 5.0,
     max_body_bytes: int = 64 * 1024 * 1024,
     limits: Limits | None = None,
+    card_signer: CardSigner | None = None,
     on_ready: Callable[[Sequence[str]], None] | None = None,
     on_grpc: Callable[[str], None] | None = None,
     on_drain: Callable[[int], None] | None = None,
@@ -110,6 +112,7 @@ def serve(
             auth=auth,
             rates=rates,
             push=push,
+            card_signer=card_signer,
         )
     _check_certificates(application.auth, tls)
     if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
