@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from yarl import URL
@@ -97,11 +98,12 @@ def identity_for(
 
 def _check_place(card: AgentCard, location: str, name: str) -> None:
     """Raises CredentialsUnfit for a place that a card may not ask a key to be put in."""
-    token = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    token = bool(name) if location == "query" else _NAME.fullmatch(name) is not None
     if not token or (location == "header" and name.lower() in _TAKEN):
         raise CredentialsUnfit(
             f"The card of {card.name!r} wants an API key in the {location} {name!r}, which cannot be."
         )
 
 
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TAKEN = frozenset(("host", "content-length", "content-type", "transfer-encoding", "connection", "a2a-version"))
