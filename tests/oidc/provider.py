@@ -41,6 +41,7 @@ SETTINGS: Final[Json] = {
     "alg": "ES256",  # or RS256
     "audience": "agents",  # of tokens, where the request names none
     "lifetime_s": 300,
+    "expires_in": None,  # what is told of it, where that is to be something else; "" is nothing
     "misbehaviour": "",  # one of MISBEHAVIOURS
     "consent": "grant",  # or deny
     "device_interval_s": 1,
@@ -102,7 +103,9 @@ class Provider:
         family = family or secrets.token_hex(4)
         self.access_tokens[token] = {**claims, "family": family}
         answer: Json = {"access_token": token, "token_type": settings["token_type"], "scope": scope}
-        answer["expires_in"] = settings["lifetime_s"]
+        if settings["expires_in"] != "":
+            told = settings["expires_in"]
+            answer["expires_in"] = settings["lifetime_s"] if told is None else told
         if refreshable:
             refresh = secrets.token_urlsafe(24)
             kept = {"client": client, "subject": subject, "scope": scope, "audience": audience, "family": family}

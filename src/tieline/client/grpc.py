@@ -260,9 +260,10 @@ class GrpcTransport:
         try:
             return await call((*metadata, *_sendable(own)))
         except AuthenticationRequired as error:
-            if error.status != 401 or not await identity.replaced(own):
+            other = await identity.in_place_of(own) if error.status == 401 else None
+            if other is None:
                 raise
-        return await call((*metadata, *_sendable(await identity.headers())))
+        return await call((*metadata, *_sendable(other)))
 
     async def outcome(self, waiting: Awaitable[T], operation: str = "", *, begun: bool = False) -> T:
         """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed.

@@ -275,10 +275,9 @@ class Http:
             return await self._request(verb, url, headers, body, timeout, follow=follow)
         own = await identity.headers()
         response = await self._request(verb, url, {**headers, **own}, body, timeout, identity.query)
-        if response.status == 401 and await identity.replaced(own):
+        if response.status == 401 and (other := await identity.in_place_of(own)) is not None:
             response.release()
-            own = await identity.headers()
-            response = await self._request(verb, url, {**headers, **own}, body, timeout, identity.query)
+            response = await self._request(verb, url, {**headers, **other}, body, timeout, identity.query)
         return response
 
     async def _request(

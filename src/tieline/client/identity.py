@@ -37,11 +37,12 @@ class Identity:
             return self._headers
         return {**self._headers, "Authorization": f"Bearer {await self._tokens.token()}"}
 
-    async def replaced(self, refused: Mapping[str, str]) -> bool:
-        """Whether there are other headers now than those that were refused. Raises as `headers` does."""
+    async def in_place_of(self, refused: Mapping[str, str]) -> dict[str, str] | None:
+        """What a call carries in place of headers that were refused; None is nothing else. Raises as `headers` does."""
         if self._tokens is None:
-            return False
-        return await self._tokens.replaced(refused.get("Authorization", "").removeprefix("Bearer "))
+            return None
+        token = await self._tokens.in_place_of(refused.get("Authorization", "").removeprefix("Bearer "))
+        return None if token is None else {**self._headers, "Authorization": f"Bearer {token}"}
 
     async def close(self) -> None:
         """Close the connections to authorization servers. Closing twice is allowed."""

@@ -81,14 +81,14 @@ class TokenSource:
             return held.access_token
         return (await self._renewed(None if held is None else held.access_token)).access_token
 
-    async def replaced(self, refused: str) -> bool:
-        """Whether there is another token than `refused`, fetched where it has to be. Raises as `token` does."""
+    async def in_place_of(self, refused: str) -> str | None:
+        """Another token than `refused`, fetched where it has to be; None is none. Raises as `token` does."""
         held = self._held
         if held is None or held.access_token == refused:
             if isinstance(self._credential, OAuthToken) and (held is None or held.refresh_token is None):
-                return False
+                return None
             held = await self._renewed(refused)
-        return held.access_token != refused
+        return held.access_token if held.access_token != refused else None
 
     async def close(self) -> None:
         """Let a renewal that is under way come to its end, and close the connections."""
