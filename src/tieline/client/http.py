@@ -23,6 +23,7 @@ from yarl import URL
 
 from tieline import __version__
 from tieline.client.credentials import ClientCertificate
+from tieline.client.origin import origin_of
 from tieline.client.transport import NotServed, Numbered, Timeouts
 from tieline.client.wirelog import log_data, log_request, log_response, logging_wire
 from tieline.errors import (
@@ -184,9 +185,9 @@ class Http:
         headers: Mapping[str, str],
         timeouts: Timeouts,
         verify: Verify = True,
-        own_authorization: tuple[frozenset[URL], str] | None = None,
+        own_authorization: tuple[frozenset[str], str] | None = None,
         gives_redirects: bool = False,
-        trusted: frozenset[URL] = frozenset(),
+        trusted: frozenset[str] = frozenset(),
         certificate: ClientCertificate | None = None,
         logged: bool = True,
         max_response_bytes: int,
@@ -332,7 +333,7 @@ class Http:
 
     def _with_own_authorization(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
         own = self._own_authorization
-        if own is None or url.origin() not in own[0] or "Authorization" in headers:
+        if own is None or origin_of(url) not in own[0] or "Authorization" in headers:
             return headers
         return {**headers, "Authorization": own[1]}
 
@@ -545,7 +546,7 @@ def _reason(error: OSError) -> str:
     return str(error.strerror or type(error).__name__)
 
 
-def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: URL, trusted: frozenset[URL]) -> URL:
+def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: URL, trusted: frozenset[str]) -> URL:
     """Where a redirect leads. Raises InvalidPeerResponse for another origin, and for a call that would change.
 
     Nothing goes there: neither credentials nor what is said. A redirect is the word of a server, as a card is, and no
@@ -553,7 +554,8 @@ def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: U
     """
     try:
         target = url.join(URL(response.headers["location"]))
-        same = target.origin() == origin.origin() or target.origin() in trusted
+        place = origin_of(target)
+        same = place is not None and (place == origin_of(origin) or place in trusted)
     except ValueError:
         target, same = URL(), False
     fault = ""

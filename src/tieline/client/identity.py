@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from yarl import URL
-
 from tieline.card import AgentCard
 from tieline.client.credentials import ApiKey, Basic, Bearer, ClientCertificate, Credential, OAuthCredential
 from tieline.client.fitting import fit
@@ -62,8 +60,8 @@ def identity_for(
     card: AgentCard,
     credentials: Sequence[Credential],
     *,
-    home: frozenset[URL],
-    trusted: frozenset[URL],
+    home: frozenset[str],
+    trusted: frozenset[str],
     verify: Verify,
 ) -> Identity:
     """What of `credentials` goes with calls to the agent of `card`, as the card asks.

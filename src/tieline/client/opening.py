@@ -63,7 +63,7 @@ class Options(msgspec.Struct, frozen=True):
     query: Mapping[str, str]
     cookies: Mapping[str, str]
     credentials: tuple[Credential, ...]
-    trusted: frozenset[URL]  # origins
+    trusted: frozenset[str]  # origins
     tenant: str | None
     timeouts: Timeouts
     verify: Verify
@@ -87,11 +87,11 @@ async def opened(ref: Reference, options: Options) -> Opened:
         return await _in_process(ref, options)
     headers = _headers(options)
     version = spoken_version(options.version)
-    own: tuple[frozenset[URL], str] | None = None
+    own: tuple[frozenset[str], str] | None = None
     if not isinstance(ref, AgentCard):
         ref, authorization = without_user(ref)
         if authorization is not None and "Authorization" not in headers:
-            own = (options.trusted | {card_urls(str(ref))[0].origin()}, authorization)
+            own = (options.trusted | {origin_of(card_urls(str(ref))[0]) or ""}, authorization)
     headers["A2A-Version"] = version or V1.version
     http = Http(
         headers=headers,
@@ -191,7 +191,9 @@ def _permitted(
         if len(untrusted) == len(interfaces):
             interfaces = _encrypted(interfaces, card)
     if own or named or options.credentials:
-        interfaces = pinned(interfaces, url, options.trusted, secret=bool(options.credentials))
+        interfaces = pinned(
+            interfaces, None if url is None else origin_of(url), options.trusted, secret=bool(options.credentials)
+        )
     return interfaces
 
 
@@ -201,9 +203,8 @@ _HARMLESS = frozenset(("accept-language", "traceparent", "tracestate", "user-age
 
 def _identity(card: AgentCard, interfaces: Sequence[AgentInterface], url: URL | None, options: Options) -> Identity:
     """Raises CredentialsUnfit; ValueError where the caller says twice who it is."""
-    home = frozenset(
-        origin for each in (url,) if each is not None and (origin := origin_of(str(each))) is not None
-    ) or frozenset(origin for each in interfaces if (origin := origin_of(each.url)) is not None)
+    places = [each.url for each in interfaces] if url is None else [str(url)]
+    home = frozenset(origin for each in places if (origin := origin_of(each)) is not None)
     found = identity_for(card, options.credentials, home=home, trusted=options.trusted, verify=options.verify)
     if found.uses_authorization and any(name.lower() == "authorization" for name in options.headers):
         raise ValueError("credentials and an Authorization header exclude each other")

@@ -53,21 +53,22 @@ def is_this_machine(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def origin_of(url: str) -> URL | None:
-    """The origin of a URL, or of an address of gRPC; None when it has none."""
-    scheme, separator, rest = url.partition("://")
+def origin_of(url: str | URL) -> str | None:
+    """The origin of a URL, or of an address of gRPC, in the one form that can be compared; None when it has none."""
+    scheme, separator, rest = str(url).partition("://")
     if not separator:
-        scheme, rest = ("https" if encrypted(url) else "http"), url
+        scheme, rest = ("https" if encrypted(scheme) else "http"), scheme
     as_http = _AS_HTTP.get(scheme.lower())
     if as_http is None:
         return None
     try:
-        return URL(f"{as_http}://{rest}").origin()
+        found = URL(f"{as_http}://{rest}").origin()
+        return str(found.with_port(None) if found.is_default_port() else found)
     except ValueError:
         return None
 
 
-def trusted_origins(trust: str | Iterable[str]) -> frozenset[URL]:
+def trusted_origins(trust: str | Iterable[str]) -> frozenset[str]:
     """Origins that a user has named.
 
     Raises:
@@ -84,13 +85,13 @@ def trusted_origins(trust: str | Iterable[str]) -> frozenset[URL]:
 
 
 def pinned(
-    interfaces: Sequence[AgentInterface], home: URL | None, trusted: frozenset[URL], *, secret: bool
+    interfaces: Sequence[AgentInterface], home: str | None, trusted: frozenset[str], *, secret: bool
 ) -> tuple[AgentInterface, ...]:
     """Those interfaces that may have credentials, in their order.
 
     Args:
         interfaces: At least one.
-        home: Where the card came from; None where the caller has vouched for it: then each is at home.
+        home: The origin that the card came from; None where the caller has vouched for it: then each is at home.
         trusted: See `trusted_origins`.
         secret: Whether an unencrypted connection to another machine counts as one that may not.
 
@@ -101,13 +102,11 @@ def pinned(
     if kept:
         return kept
     first = interfaces[0]
-    origin = origin_of(first.url)
-    name = str(origin) if origin is not None else "no origin"
+    name = origin_of(first.url) or "no origin"
     how = f'trust it by name: trust=("{name}",)'
     if home is not None and not _at_home(first, home):
         raise OriginNotTrusted(
-            f"The card of {home.origin()} sends you to {name}: credentials do not go to another origin. If they should,"
-            f" {how}.",
+            f"The card of {home} sends you to {name}: credentials do not go to another origin. If they should, {how}.",
             origin=name,
         )
     raise OriginNotTrusted(
@@ -115,7 +114,7 @@ def pinned(
     )
 
 
-def _may(interface: AgentInterface, home: URL | None, trusted: frozenset[URL], *, secret: bool) -> bool:
+def _may(interface: AgentInterface, home: str | None, trusted: frozenset[str], *, secret: bool) -> bool:
     if origin_of(interface.url) in trusted:
         return True
     if secret and crosses_in_clear(interface.url):
@@ -123,13 +122,12 @@ def _may(interface: AgentInterface, home: URL | None, trusted: frozenset[URL], *
     return home is None or _at_home(interface, home)
 
 
-def _at_home(interface: AgentInterface, home: URL) -> bool:
+def _at_home(interface: AgentInterface, home: str) -> bool:
     """Whether an interface is at the card's origin; gRPC, whose port is always another one, at its host, and not with
     less protection."""
     origin = origin_of(interface.url)
-    if origin is None:
-        return False
-    if interface.protocol_binding != "GRPC":
-        return origin == home.origin()
-    here = origin.host == home.host or (is_this_machine(origin.host or "") and is_this_machine(home.host or ""))
-    return here and (origin.scheme == "https" or home.scheme == "http")
+    if origin is None or interface.protocol_binding != "GRPC":
+        return origin == home
+    host, own = URL(origin).host, URL(home).host
+    here = host == own or (is_this_machine(host or "") and is_this_machine(own or ""))
+    return here and (encrypted(origin) or not encrypted(home))

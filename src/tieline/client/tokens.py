@@ -54,8 +54,8 @@ class TokenSource:
         server: AuthorizationServer,
         met: Fit,
         *,
-        home: frozenset[URL],
-        trusted: frozenset[URL],
+        home: frozenset[str],
+        trusted: frozenset[str],
         clock: Callable[[], float] = time.time,
     ) -> None:
         assert isinstance(met.credential, OAuthCredential)
@@ -199,7 +199,7 @@ class _Named(NamedTuple):
 
 
 async def endpoints_of(
-    server: AuthorizationServer, met: Fit, *, home: frozenset[URL], trusted: frozenset[URL]
+    server: AuthorizationServer, met: Fit, *, home: frozenset[str], trusted: frozenset[str]
 ) -> Endpoints:
     """Where the tokens of a credential are to be had.
 
@@ -262,7 +262,7 @@ def _named(met: Fit) -> _Named:
     return _Named(metadata_url=metadata_url)
 
 
-def _check(urls: Sequence[str], credential: OAuthCredential, home: frozenset[URL], named: frozenset[URL]) -> None:
+def _check(urls: Sequence[str], credential: OAuthCredential, home: frozenset[str], named: frozenset[str]) -> None:
     """Whether the servers that a card names may be asked.
 
     Without a secret the card's own origin may (`home`): what it learns there is good for itself alone. Not where the
@@ -278,5 +278,5 @@ def _check(urls: Sequence[str], credential: OAuthCredential, home: frozenset[URL
         raise OriginNotTrusted(
             f"{what} would go to {origin}, which only the card names. If it should, give"
             f' token_url="{URL(url).with_query(None)}" or issuer=..., or trust it by name: trust=("{origin}",).',
-            origin=str(origin),
+            origin=origin,
         )

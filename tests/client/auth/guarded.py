@@ -203,7 +203,7 @@ class Guard:
         await self._inner({**scope, "path": path, "raw_path": path.encode()}, receive, send)
 
 
-class GrpcGuard(grpc.aio.ServerInterceptor):
+class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """The same over gRPC: whoever shows anything that some scenario takes."""
 
     def __init__(self, guard: Guard) -> None:

@@ -138,7 +138,7 @@ def test_an_authorization_header_beside_credentials_that_use_it_is_a_mistake(gua
             lambda: ClientCredentials(client_id="c", client_secret="sec", issuer="https://u:sec@x.example"),
             "without user",
         ),
-        (lambda: ClientCredentials(client_id="c", client_secret="sec", scopes="a b"), "a tuple"),
+        (lambda: ClientCredentials(client_id="c", client_secret="sec", scopes="a b"), "a tuple"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_shown_is_refused_when_it_is_made_and_no_secret_is_told(made: Any, words: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.client.auth.agents import Guarded
 from tests.client.auth.test_choosing import every_binding, spoken
 from tests.client.running import QUICK, run
-from tests.client.scripted import Http, Stream, scripted
+from tests.client.scripted import Http, Script, Stream, scripted
 from tests.client.tasks import status, task
 from tests.oidc.running import OidcProvider
 from tests.oidc.test_provider import asked
@@ -146,7 +146,7 @@ def test_a_stream_that_is_taken_up_again_shows_a_new_token_where_the_old_one_is_
     provider: OidcProvider, transport: str
 ) -> None:
     async def test() -> None:
-        script = {
+        script: Script = {
             "SendStreamingMessage": [Stream(task(), status(TaskState.WORKING), end="cut")],
             "SubscribeToTask": [Http(401), Stream(task(TaskState.WORKING), status(TaskState.COMPLETED))],
         }
