@@ -129,7 +129,8 @@ class Guard:
         schemes, requirements = self.schemes(scenario)
         if scenario == "moved":
             base = base.replace("127.0.0.1", "localhost")
-        rows = (("JSONRPC", f"{base}/rpc"), ("HTTP+JSON", f"{base}/rest"), ("GRPC", f"127.0.0.1:{self._grpc_port}"))
+        over_grpc = f"{'https://' if base.startswith('https') else ''}127.0.0.1:{self._grpc_port}"
+        rows = (("JSONRPC", f"{base}/rpc"), ("HTTP+JSON", f"{base}/rest"), ("GRPC", over_grpc))
         return {
             "name": f"Guarded {scenario}",
             "description": "Wants to know who calls.",
@@ -206,14 +207,15 @@ class Guard:
 class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """The same over gRPC: whoever shows anything that some scenario takes."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, open_: bool) -> None:
         self._guard = guard
+        self._open = open_
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         headers = {key: value for key, value in details.invocation_metadata if isinstance(value, str)}
         RECORDS["grpc"].append({"card": False, "path": details.method, "headers": headers, "query": ""})
         scenarios = ("header-key", "cookie-key", "basic", "bearer", "machine")
-        if any([await self._guard.shows(scenario, headers, "") for scenario in scenarios]):
+        if self._open or any([await self._guard.shows(scenario, headers, "") for scenario in scenarios]):
             return await continuation(details)
         handler = await continuation(details)
 
@@ -236,7 +238,7 @@ async def main(port: int, grpc_port: int, issuer: str, *tls: str) -> None:
     handler = DefaultRequestHandler(agent_executor=Guide(), task_store=InMemoryTaskStore(), agent_card=card)
     routes = [*create_jsonrpc_routes(handler, rpc_url="/rpc"), *create_rest_routes(handler, path_prefix="/rest")]
     guard = Guard(Starlette(routes=routes), issuer, grpc_port)
-    server = grpc.aio.server(interceptors=[GrpcGuard(guard)])
+    server = grpc.aio.server(interceptors=[GrpcGuard(guard, open_=bool(tls))])
     add: Any = a2a_pb2_grpc.add_A2AServiceServicer_to_server
     add(GrpcHandler(handler), server)
     if tls:
