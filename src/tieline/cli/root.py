@@ -30,6 +30,7 @@ root = Group(
     {
         "send": ("tieline.cli.send", "send", "Send a message to start or continue an interaction."),
         "task": ("tieline.cli.task", "task", "Get, list, cancel, follow and download tasks."),
+        "auth": ("tieline.cli.auth", "auth", "Sign in to agents, and out."),
         "card": ("tieline.cli.card", "card", "Look at an agent's card."),
         "serve": ("tieline.cli.serve", "serve", "Publish an agent."),
         "store": ("tieline.cli.store", "store", "Look after a store of tasks."),

@@ -149,6 +149,7 @@ class OAuthCredential(Credential, frozen=True, kw_only=True):
         scopes: What to ask for; () is what the card says.
         resource: The agent that the token is for (RFC 8707), where the server wants it told.
         audience: The same for servers that call it so.
+        secret_in_body: Show the client's secret in the form, not as HTTP Basic; a discovery document says it by itself.
         scheme: See Credential.
         kept: Where tokens outlive this process.
     """
@@ -162,6 +163,7 @@ class OAuthCredential(Credential, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
     resource: str | None = None
     audience: str | None = None
+    secret_in_body: bool = False
     scheme: str | None = None
     kept: TokensKept | None = None
 

@@ -53,6 +53,7 @@ __all__ = [
     "not_an_answer",
     "request_headers",
     "shown",
+    "tls_context",
 ]
 
 _CONNECTIONS: Final = 500  # open at the same time; more calls wait for one within their own limit
@@ -200,7 +201,7 @@ class Http:
         self._gives_redirects = gives_redirects  # those that are not followed, as the answers that they are
         self._trusted = trusted  # origins to which a redirect is followed, with all that the request carries
         self._logged = logged
-        self._tls = _tls_context(verify, certificate)
+        self._tls = tls_context(verify, certificate)
         self._max_response_bytes = max_response_bytes
         self._max_event_bytes = max_event_bytes
         self._session: aiohttp.ClientSession | None = None
@@ -454,7 +455,7 @@ def shown(url: URL | str) -> str:
         return "an invalid URL"
 
 
-def _tls_context(verify: Verify, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
+def tls_context(verify: Verify, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
     """What aiohttp takes as `ssl`.
 
     Raises:

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from tieline.card import AgentCard, AgentInterface
-from tieline.client.credentials import Credential
+from tieline.client.credentials import ClientCertificate, Credential
 from tieline.client.direct import DirectTransport
 from tieline.client.discovery import CardCache, card_urls, checked, find_card, without_user
 from tieline.client.fitting import wanted
@@ -191,9 +191,9 @@ def _permitted(
         if len(untrusted) == len(interfaces):
             interfaces = _encrypted(interfaces, card)
     if own or named or options.credentials:
-        interfaces = pinned(
-            interfaces, None if url is None else origin_of(url), options.trusted, secret=bool(options.credentials)
-        )
+        home = None if url is None else origin_of(url)
+        secret = any(not isinstance(each, ClientCertificate) for each in options.credentials)
+        interfaces = pinned(interfaces, home, options.trusted, secret=secret)
     return interfaces
 
 

@@ -233,6 +233,7 @@ async def endpoints_of(
         token_url,
         own_authorization or card.authorization_url,
         own_device or card.device_authorization_url,
+        secret_in_body=credential.secret_in_body,
     )
     names = _USED.get(type(credential), ("token_url",))
     used_urls = [url for name in names if (url := getattr(found, name)) is not None]
