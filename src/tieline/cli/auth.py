@@ -52,9 +52,7 @@ _AGENT = ("agent-card", "a2a-version", "client-cert", "client-key", "insecure", 
             show_envvar=True,
             help="OAuth: the id that this client is registered with at the authorization server.",
         ),
-        click.Option(
-            ["--confidential"], is_flag=True, help="OAuth: the client has a secret, also where a user signs in."
-        ),
+        click.Option(["--confidential"], is_flag=True, help="OAuth: the client has a secret, though a user signs in."),
         click.Option(["--issuer"], metavar="URL", help="OAuth: the authorization server, in place of the card's word."),
         click.Option(["--token-url"], metavar="URL", help="OAuth: its token endpoint, in place of the card's word."),
         click.Option(["--scope"], multiple=True, metavar="SCOPE", help="OAuth: what to ask for. Repeatable."),

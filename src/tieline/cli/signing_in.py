@@ -322,9 +322,9 @@ class _Secrets:
                     data = file.read(_MAX_SECRET_BYTES)
             return data.decode()
         except OSError as error:
-            raise UsageFault(f"--secret-file: {self._path} cannot be read: {error.strerror}.") from None
+            raise UsageFault(f"{self._path} (--secret-file) cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
-            raise UsageFault(f"--secret-file: {self._path} is not text.") from None
+            raise UsageFault(f"{self._path} (--secret-file) is not text.") from None
 
     def _prompt(self, what: str) -> str:
         if not _interactive():

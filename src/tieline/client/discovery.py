@@ -192,7 +192,8 @@ async def fetch_card(
 ) -> FoundCard:
     """Find and read an agent's card, as `connect` does. No credentials are sent but those in `ref` itself.
 
-    `version` is told to the server, which may have a card of its own for it; `certificate` is shown in the TLS handshake.
+    `version` is told to the server, which may have a card of its own for it; `certificate` is shown in the TLS
+    handshake.
 
     Raises:
         CardNotFound, InvalidCard: there is none, or no valid one.
