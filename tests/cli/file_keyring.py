@@ -18,8 +18,8 @@ LIMIT = 4000
 class FileKeyring(KeyringBackend):
     """See above."""
 
-    priority = 5.0  # type: ignore[assignment]
-    name = "Test keyring"  # type: ignore[assignment]
+    priority = 5.0
+    name = "Test keyring"
 
     @property
     def path(self) -> Path:

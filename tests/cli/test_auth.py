@@ -264,7 +264,11 @@ def at_a_terminal(tieline: Tieline, words: tuple[str, ...], answers: list[tuple[
         ("mtls", (), "the card asks for mtls"),
         ("machine", (), "Client id? There is nobody to ask."),
         ("machine", ("--client-id", "machine"), "Secret of client machine? There is nobody to ask."),
-        ("header-key", ("--secret-file", "missing"), "missing (--secret-file) cannot be read: No such file or directory"),
+        (
+            "header-key",
+            ("--secret-file", "missing"),
+            "missing (--secret-file) cannot be read: No such file or directory",
+        ),
         ("header-key", ("--secret-file", "empty"), "API key for the header X-Agent-Key: it is empty"),
         ("header-key", ("--secret-file", "odd"), "The key is empty, or has characters that no header can carry"),
         ("machine", ("--client-id", "m", "--secret-file", "some", "--issuer", "http://x.example"), "has to be https"),
@@ -603,6 +607,7 @@ def test_an_agents_need_of_an_authorization_is_a_question_that_can_be_answered(
     assert "files.read" in asked.out
     following = asked.fields["Next"].split()
     assert following[:4] == ["tieline", "send", "--task-id", asked.fields["Task ID"]]
+    assert asked.fields["Afterwards"].startswith(f"tieline task get {asked.fields['Task ID']} --wait")
     answered = bare(*following[1:-1], "it is done")
     assert answered.code == 0, answered.err
     assert answered.fields["State"] == "TASK_STATE_COMPLETED"

@@ -211,6 +211,8 @@ class Session:
             how = f" Reply: {reply}" if self.as_json else ""
             self.notes.warn(f"the task waits for {asks} ({state.value}).{how}")
             self.out.next("Next", reply)
+            if state is TaskState.AUTH_REQUIRED:  # it may come from elsewhere, and the task go on by itself (§7.6.1)
+                self.out.next("Afterwards", self.command("task", "get", task.id, "--wait"))
             return
         if any(part.raw is not None or part.url is not None for artifact in task.artifacts for part in artifact.parts):
             self.out.next("Download", self.command("task", "download", task.id))

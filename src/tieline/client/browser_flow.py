@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from yarl import URL
 
 from tieline.client.credentials import AuthorizationCode, TokenSet
-from tieline.client.oauth import AuthorizationServer, Client, Endpoints
+from tieline.client.oauth import AuthorizationServer, Client, Endpoints, check_endpoint
 from tieline.errors import AuthorizationFailed
 
 __all__ = ["authorized_by_browser"]
@@ -44,6 +44,7 @@ async def authorized_by_browser(
     """
     if endpoints.authorization_url is None:
         raise AuthorizationFailed("The authorization server has no authorization endpoint for a browser.")
+    check_endpoint(endpoints.authorization_url, "the authorization endpoint")
     verifier = secrets.token_urlsafe(64)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     listener = _Listener(endpoints, secrets.token_urlsafe(24))

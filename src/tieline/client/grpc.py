@@ -34,6 +34,7 @@ from tieline.errors import (
     AuthenticationRequired,
     BodyTooLarge,
     ContentTypeNotSupported,
+    CredentialsUnfit,
     ExtendedAgentCardNotConfigured,
     ExtensionSupportRequired,
     FieldViolation,
@@ -258,12 +259,12 @@ class GrpcTransport:
         own = await identity.headers()
         await self._connect()
         try:
-            return await call((*metadata, *_sendable(own)))
+            return await call((*metadata, *_shown_in(own)))
         except AuthenticationRequired as error:
             other = await identity.in_place_of(own) if error.status == 401 else None
             if other is None:
                 raise
-        return await call((*metadata, *_sendable(other)))
+        return await call((*metadata, *_shown_in(other)))
 
     async def outcome(self, waiting: Awaitable[T], operation: str = "", *, begun: bool = False) -> T:
         """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed.
@@ -574,6 +575,17 @@ def _sendable(metadata: Mapping[str, str]) -> list[tuple[str, str]]:
         if not _ASCII.match(value):
             raise ValueError(f"the value of header {name} has a character that gRPC metadata cannot have")
         pairs.append((key, value))
+    return pairs
+
+
+def _shown_in(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Credentials as metadata. Raises CredentialsUnfit for those that have no place there."""
+    try:
+        pairs = _sendable(headers)
+    except ValueError as error:
+        raise CredentialsUnfit(f"The card's credentials cannot go over gRPC: {error}.") from None
+    if len(pairs) != len(headers):
+        raise CredentialsUnfit("The card wants a credential in a header that gRPC keeps for itself.")
     return pairs
 
 

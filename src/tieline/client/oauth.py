@@ -16,10 +16,11 @@ from yarl import URL
 
 from tieline.client.credentials import TokenSet, check_token_url
 from tieline.client.http import Answer, Http, Verify, basic_value, shown
+from tieline.client.origin import origin_of
 from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import AuthorizationFailed, PeerError
 
-__all__ = ["AuthorizationServer", "Client", "Endpoints"]
+__all__ = ["AuthorizationServer", "Client", "Endpoints", "check_endpoint"]
 
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _TIMEOUTS: Final = Timeouts(connect_s=10.0, answer_s=30.0, card_s=30.0)
@@ -109,7 +110,7 @@ class AuthorizationServer:
             AuthorizationFailed: it has no discovery document, or one of somebody else.
             NotServed: it cannot be reached.
         """
-        _check(issuer, "the issuer")
+        check_endpoint(issuer, "the issuer")
         base = URL(issuer)
         path = base.raw_path.rstrip("/")
         places = (
@@ -133,16 +134,12 @@ class AuthorizationServer:
         Raises:
             AuthorizationFailed, NotServed: as `discover`.
         """
-        _check(url, "the metadata URL")
+        check_endpoint(url, "the metadata URL")
         answer = await self._get(URL(url))
         if answer.status != 200:
             raise AuthorizationFailed(f"There is no discovery document at {answer.url} (HTTP {answer.status}).")
         found = _metadata(answer)
-        try:
-            same = URL(found.issuer).origin() == URL(url).origin()
-        except ValueError:
-            same = False
-        if not same:
+        if origin_of(found.issuer) != origin_of(url):
             raise AuthorizationFailed(f"The document at {answer.url} is that of another issuer, {shown(found.issuer)}.")
         return _endpoints(found, answer)
 
@@ -206,7 +203,7 @@ class AuthorizationServer:
 
     async def _post(self, url: str, endpoints: Endpoints, client: Client, form: Mapping[str, str | None]) -> Answer:
         """A form, with what shows who the client is (RFC 6749 §2.3.1). A redirect is not followed."""
-        _check(url, "the endpoint")
+        check_endpoint(url, "the endpoint")
         fields = {name: value for name, value in form.items() if value is not None}
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         if client.secret is None:
@@ -223,7 +220,8 @@ class AuthorizationServer:
             raise NotServed(error.error, final=True) from None
 
 
-def _check(url: str, what: str) -> None:
+def check_endpoint(url: str, what: str) -> None:
+    """Raises AuthorizationFailed for a URL that no user and no secret is sent to: it has to be https, or here."""
     try:
         check_token_url(url, what)
     except ValueError as error:
@@ -249,7 +247,7 @@ def _endpoints(found: _Metadata, answer: Answer) -> Endpoints:
     }
     for name, url in named.items():
         if url is not None:
-            _check(url, name)
+            check_endpoint(url, name)
     challenges = found.code_challenge_methods_supported
     if found.authorization_endpoint is not None and challenges is not None and "S256" not in challenges:
         raise AuthorizationFailed(f"{answer.url}: this server does not speak PKCE with S256.")

@@ -92,9 +92,14 @@ class TokenSource:
 
     async def close(self) -> None:
         """Let a renewal that is under way come to its end, and close the connections."""
-        renewing = self._renewing
+        renewing, held = self._renewing, self._held
         if renewing is not None:
-            await asyncio.wait((renewing,), timeout=_CLOSING_S)
+            user = isinstance(self._credential, AuthorizationCode | DeviceCode) and (
+                held is None or not held.refresh_token
+            )
+            await asyncio.wait(
+                (renewing,), timeout=0 if user else _CLOSING_S
+            )  # a user may take longer than anybody waits
             renewing.cancel()
         await self._server.close()
 

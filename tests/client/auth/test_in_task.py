@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -32,7 +32,7 @@ WHY = "May I read your calendar?"
 
 
 @agent(name="Calendar", description="Wants to read a calendar.", task_after_s=None)
-async def calendar(turn: Turn) -> AsyncIterator[str]:
+async def calendar(turn: Turn) -> AsyncGenerator[str, None]:
     granted = await turn.authorize(WHY, {"scopes": ["calendar.read"]})
     again = await turn.authorize(f"And write it, {granted}?")
     yield f"read and written: {again}"
