@@ -10,12 +10,14 @@ from tieline import errors
 from tieline.errors import (
     A2AError,
     AuthenticationRequired,
+    AuthorizationFailed,
     BodyTooLarge,
     ExtensionSupportRequired,
     Failed,
     FieldViolation,
     InvalidParams,
     MediaTypeNotSupported,
+    OriginNotTrusted,
     Overloaded,
     PeerError,
     PermissionDenied,
@@ -124,6 +126,8 @@ def test_every_error_says_in_a_sentence_what_is_wrong(cls: type[A2AError]) -> No
         "TaskNotFound": TaskNotFound("t"),
         "TaskNotCancelable": TaskNotCancelable("t", "TASK_STATE_COMPLETED"),
         "AuthenticationRequired": AuthenticationRequired("The agent wants credentials."),
+        "OriginNotTrusted": OriginNotTrusted("It is elsewhere.", origin="https://elsewhere.example"),
+        "AuthorizationFailed": AuthorizationFailed("It was refused."),
         "TaskInDoubt": TaskInDoubt("The stream broke.", task_id="t"),
         "TaskFailed": TaskFailed("It failed.", task=Task("t", TaskStatus(TaskState.FAILED))),
     }

@@ -17,6 +17,9 @@
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
         ├── AuthenticationRequired                                     HTTP 401 or 403
+        ├── CredentialsUnfit                                           not what the card asks for; nothing was sent
+        ├── OriginNotTrusted                                           where credentials do not go; nothing was sent
+        ├── AuthorizationFailed                                        there is no token to be had
         ├── TaskFailed                                                 the task ended without an answer
         └── TaskInDoubt                                                a stream broke and the task could not be read
 
@@ -36,10 +39,12 @@ if TYPE_CHECKING:
 __all__ = [
     "A2AError",
     "AuthenticationRequired",
+    "AuthorizationFailed",
     "BodyTooLarge",
     "CardNotFound",
     "CardNotVerified",
     "ContentTypeNotSupported",
+    "CredentialsUnfit",
     "ExtendedAgentCardNotConfigured",
     "ExtensionSupportRequired",
     "Failed",
@@ -54,6 +59,7 @@ __all__ = [
     "MethodNotFound",
     "MisdirectedRequest",
     "OriginNotAllowed",
+    "OriginNotTrusted",
     "Overloaded",
     "ParseError",
     "PeerError",
@@ -407,6 +413,32 @@ class AuthenticationRequired(PeerError):
         super().__init__(message)
         self.status = status
         self.challenge = challenge
+
+
+class CredentialsUnfit(PeerError):
+    """The credentials are not those that the agent's card asks for; nothing was sent."""
+
+    reason = "CREDENTIALS_UNFIT"
+
+
+class OriginNotTrusted(PeerError):
+    """Credentials would have left the origin that they are for; nothing was sent. `origin` is where they would go."""
+
+    reason = "ORIGIN_NOT_TRUSTED"
+
+    def __init__(self, message: str, *, origin: str) -> None:
+        super().__init__(message, metadata={"origin": origin})
+        self.origin = origin
+
+
+class AuthorizationFailed(PeerError):
+    """No token could be had. `code` is the authorization server's own (RFC 6749 §5.2), such as "invalid_grant"."""
+
+    reason = "AUTHORIZATION_FAILED"
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class TaskInDoubt(PeerError):

@@ -15,6 +15,7 @@ from typing import Any
 
 import dotenv  # noqa: F401 - the command imports it late
 
+import tieline.cli.auth
 import tieline.cli.card
 import tieline.cli.carrying
 import tieline.cli.completion

@@ -106,7 +106,11 @@ def _local(error: a2a.PeerError, message: str) -> tuple[str, str]:
         return CARD_INVALID, message
     if isinstance(error, a2a.CardNotVerified):
         return CARD_NOT_VERIFIED, message
-    if isinstance(error, a2a.AuthenticationRequired):
+    if isinstance(error, a2a.OriginNotTrusted):
+        return CARD_INVALID, message.partition(" If they should")[0].partition(" If it should")[0]
+    if isinstance(error, a2a.CredentialsUnfit):
+        return CREDENTIALS_MISSING, message
+    if isinstance(error, a2a.AuthenticationRequired | a2a.AuthorizationFailed):
         return AUTH_FAILED, message
     # A connection that gives nothing is one that was not reached: A2ACLI_ERR_TIMEOUT is for --timeout alone.
     if isinstance(error, a2a.Unreachable | a2a.PeerTimeout | a2a.TaskInDoubt):

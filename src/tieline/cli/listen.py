@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from tieline.cli.credentials import is_this_machine
 from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.options import PRESENTATION, Command
 from tieline.cli.secrets import read_secrets, secret_options
 from tieline.cli.serve import CANNOT_SERVE
 from tieline.cli.session import Session, execute
+from tieline.client.origin import is_this_machine
 from tieline.server.loading import CannotServe
 from tieline.server.receiver import Notification, WebhookReceiver
 from tieline.types import Message, StreamEvent, Task, TaskArtifactUpdateEvent, TaskStatus

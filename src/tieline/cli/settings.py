@@ -136,6 +136,16 @@ def read_hosts(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def read_origins(text: str) -> tuple[str, ...]:
+    """Origins; commas separate several in one variable."""
+    from tieline.client.origin import trusted_origins  # loads what only commands need that talk to agents
+
+    origins = [origin for origin in re.split(r"[,\s]+", text.strip()) if origin]
+    if not origins:
+        raise ValueError("must not be empty")
+    return tuple(sorted(trusted_origins(origins)))
+
+
 def read_secret(text: str) -> str:
     secret = text.strip()
     if not secret:
@@ -216,6 +226,21 @@ _ALL: Final = (
         read_secret,
         metavar="KEY",
         secret=True,
+    ),
+    Setting(
+        "client-cert",
+        "Client certificate to show (mutual TLS): a PEM file, which may hold the key, too.",
+        read_text,
+        metavar="PATH",
+    ),
+    Setting("client-key", "The client certificate's key, a PEM file.", read_text, metavar="PATH"),
+    Setting(
+        "trust",
+        "Another origin than the card's that may have credentials, such as https://other.example. Repeatable.",
+        read_origins,
+        metavar="ORIGIN",
+        many=True,
+        in_files=False,  # a file that came with somebody's project must not say who gets credentials
     ),
     Setting(
         "svc-param",

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.calls import Calls, streamed_answer, wait
 from tieline.client.content import Content, Reply, message_of, reply_of
+from tieline.client.credentials import Credential
 from tieline.client.discovery import CardCache
 from tieline.client.following import Recovery, rests
 from tieline.client.http import Verify
 from tieline.client.opening import Opened, Options, Reference, check_reference, in_order, opened
+from tieline.client.origin import trusted_origins
 from tieline.client.transport import Timeouts
 from tieline.client.verification import CardVerification, KeySource, Trust
 from tieline.errors import InvalidPeerResponse, PeerTimeout
@@ -460,6 +462,8 @@ def connect(
     *,
     transport: str | Sequence[str] | None = None,
     version: str | None = None,
+    credentials: Credential | Sequence[Credential] = (),
+    trust: str | Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     query: Mapping[str, str] | None = None,
     cookies: Mapping[str, str] | None = None,
@@ -485,8 +489,12 @@ def connect(
             card's order.
         version: The protocol version to use ("1.0", "0.3", "0.2" or "0.1"), and no other; None is what the card
             prefers. An agent that turns out to speak another one than its card says is called in that.
-        headers: Sent with each request, for the card too; credentials belong here. Ignored in process.
-        query: Added to the URL of each call, but not of the card: where a server wants its API key there.
+        credentials: What to show: Bearer, ApiKey, Basic, ClientCredentials, AuthorizationCode, DeviceCode, OAuthToken,
+            ClientCertificate, or several where the card asks for them together. The card says where they go, and they
+            go with calls to its origin alone, not with the fetch of the card, and not unencrypted to another machine.
+        trust: Origins beside the card's that may have credentials, headers and all ("https://other.example").
+        headers: Sent with each request, for the card too, and to the card's origin alone. Ignored in process.
+        query: Added to the URL of each call, but not of the card. To the card's origin alone.
         cookies: Sent with each request, as `headers` are.
         tenant: Which tenant's agent, where the card does not say.
         extensions: URIs that every call names (A2A-Extensions).
@@ -505,10 +513,13 @@ def connect(
         CardNotFound, InvalidCard: there is no card, or none that can be used.
         CardNotVerified: a signed card is required.
         VersionNotSupported: `version` is none that this client speaks.
+        CredentialsUnfit: the credentials are not those that the card asks for.
+        OriginNotTrusted: the card names an interface elsewhere, and there are credentials, headers or the like to keep.
         Unreachable, PeerTimeout, AuthenticationRequired, InvalidPeerResponse: the card could not be read.
         TypeError: `ref` is no reference; raised at once.
-        ValueError: a header that cannot be sent, an App with several agents, or keys that are none.
-        OSError: `verify` or `card_keys` names a file that cannot be read.
+        ValueError: a header that cannot be sent, an origin, certificate or keys that are none, or an App with several
+            agents.
+        OSError: `verify`, `card_keys` or a certificate names a file that cannot be read.
     """
     check_reference(ref)
     options = Options(
@@ -517,6 +528,8 @@ def connect(
         headers=headers or {},
         query=query or {},
         cookies=cookies or {},
+        credentials=(credentials,) if isinstance(credentials, Credential) else tuple(credentials),
+        trusted=trusted_origins(trust),
         tenant=tenant or None,
         timeouts=timeouts or Timeouts(),
         verify=verify,
