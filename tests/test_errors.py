@@ -24,6 +24,7 @@ from tieline.errors import (
     TaskInDoubt,
     TaskNotCancelable,
     TaskNotFound,
+    Unavailable,
     VersionNotSupported,
     error_for,
 )
@@ -114,6 +115,7 @@ def test_every_error_says_in_a_sentence_what_is_wrong(cls: type[A2AError]) -> No
     needs = {
         "BodyTooLarge": BodyTooLarge(10),
         "Overloaded": Overloaded("Too much to do."),
+        "Unavailable": Unavailable("The store is away."),
         "TaskEnded": TaskEnded("t", "TASK_STATE_COMPLETED", "send a new message"),
         "TaskNotFound": TaskNotFound("t"),
         "TaskNotCancelable": TaskNotCancelable("t", "TASK_STATE_COMPLETED"),

@@ -34,7 +34,7 @@ from tieline.engine.letters import (
     unpack,
 )
 from tieline.engine.pulse import Pulse
-from tieline.errors import InternalError
+from tieline.errors import InternalError, Unavailable
 from tieline.stores.base import SharedStore, StoreError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Replica:
                         await self._beat_once()
             except StoreError as error:
                 log.error("%s", error)
-                raise InternalError("The store of this server is not available. Try again later.") from error
+                raise Unavailable.without_store() from error
         return replica in self.alive
 
     async def _live(self) -> None:
@@ -328,7 +328,7 @@ class Replica:
                     raise InternalError("The server that is at work on this task does not answer. Try again later.")
         except StoreError as error:
             log.error("%s", error)
-            raise InternalError("The store of this server is not available. Try again later.") from error
+            raise Unavailable.without_store() from error
         finally:
             del self._questions[number]
             if future.done() and not future.cancelled():

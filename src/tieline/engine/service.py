@@ -45,6 +45,7 @@ from tieline.errors import (
     TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
+    Unavailable,
     UnsupportedOperation,
 )
 from tieline.event import Event
@@ -161,7 +162,7 @@ class Service(Upkeep):
 
         Raises:
             InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PushNotificationNotSupported,
-            TaskNotFound, UnsupportedOperation, Overloaded: nothing was begun.
+            TaskNotFound, UnsupportedOperation, Unavailable: nothing was begun.
             InternalError: the task could not be stored.
         """
         while True:
@@ -593,7 +594,7 @@ class Service(Upkeep):
 
     def _check_room(self, *, starts: bool) -> None:
         if self._draining:
-            raise Overloaded("This server is shutting down.", retry_after_s=5)
+            raise Unavailable("This server is shutting down.", retry_after_s=5)
         if starts and self.busy >= self.limits.concurrent_runs:
             raise Overloaded(f"{self.busy} tasks are at work here already, the limit of this server.")
 

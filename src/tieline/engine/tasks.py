@@ -20,7 +20,7 @@ from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
 from tieline.engine.run import Run
 from tieline.engine.turn import Caller
-from tieline.errors import InternalError, InvalidParams, Overloaded, TaskNotFound
+from tieline.errors import InvalidParams, TaskNotFound, Unavailable
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
@@ -175,7 +175,7 @@ class Tasks(ABC):
             if found.state.terminal:
                 return found
             if self._hands_on and not found.state.interrupted and not await self._is_elsewhere(found):
-                raise Overloaded("This server is shutting down.", retry_after_s=5)
+                raise Unavailable("This server is shutting down.", retry_after_s=5)
             if self._is_lost(found):
                 with self._reading(task_id) as reading:
                     task = await self.stored(found)
@@ -242,7 +242,7 @@ class Tasks(ABC):
             return await reading
         except StoreError as error:
             log.error("%s", error)
-            raise InternalError("The store of this server is not available. Try again later.") from error
+            raise Unavailable.without_store() from error
 
     async def stored(self, record: Record) -> Task:
         """A record's snapshot with the events behind it folded in."""

@@ -20,7 +20,7 @@ from tieline.errors import (
     MethodNotFound,
     MisdirectedRequest,
     OriginNotAllowed,
-    Overloaded,
+    Unavailable,
 )
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
@@ -190,7 +190,7 @@ class App:
                 await self.start()
             except StoreError as error:
                 log.error("%s", error)
-                await refuse(send, Overloaded("The store of this server is not available.", retry_after_s=5))
+                await refuse(send, Unavailable.without_store())
                 return
         path: str = scope["path"]
         root: str = scope.get("root_path", "")

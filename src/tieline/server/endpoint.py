@@ -24,8 +24,8 @@ from tieline.errors import (
     InternalError,
     InvalidRequest,
     MediaTypeNotSupported,
-    Overloaded,
     ParseError,
+    Unavailable,
 )
 from tieline.server.cards import CardPage
 from tieline.server.streams import Receive, Send, Stream, Watch
@@ -337,7 +337,7 @@ def _rpc_error(id_: bytes, error: A2AError, dialect: Dialect) -> bytes:
 
 
 def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:
-    return [(b"retry-after", str(error.retry_after_s).encode())] if isinstance(error, Overloaded) else []
+    return [(b"retry-after", str(error.retry_after_s).encode())] if isinstance(error, Unavailable) else []
 
 
 async def refuse(send: Send, error: A2AError, form: rest_forms.RestForm = rest_forms.V1_FORM) -> None:
