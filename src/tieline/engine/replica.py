@@ -71,6 +71,7 @@ class Replica:
         self._beating = asyncio.Lock()
         self._begun = 0  # how many beats were begun
         self._looked = 0  # the last of them that was answered
+        self._beaten = float("-inf")  # loop time of the last beat that was answered
         self._beats = 0  # how often this replica has said that it is alive since it was struck off last
         self._seen: dict[str, tuple[int, float]] = {}  # of each other one: its count, and since when it stands
         self._followers: dict[Key, set[str]] = {}
@@ -94,6 +95,11 @@ class Replica:
     @property
     def id(self) -> str:
         return self.store.replica
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether this replica has been able to say that it is alive within the lease."""
+        return asyncio.get_running_loop().time() - self._beaten < self.lease_s
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -141,6 +147,7 @@ class Replica:
         number = self._begun
         beats = dict(await self.store.beat())
         self._looked = number
+        self._beaten = asyncio.get_running_loop().time()
         self._pulse.felt()
         mine = beats.get(self.store.replica, 0)
         struck_off = mine <= self._beats

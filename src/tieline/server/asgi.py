@@ -24,6 +24,7 @@ from tieline.errors import (
 )
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
+from tieline.server.health import PROBE_PATHS, Readiness, answer_probe
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
@@ -37,6 +38,7 @@ log = logging.getLogger("tieline.server")
 _HOSTS_SEEN = 16
 _GRPC_URL = re.compile(r"(?:(?:https?|grpcs?)://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
 _NOT_NAMES = frozenset(("/", "/.", "/..", "/.well-known", "/tasks", "/v1", "/subscribe"))
+_OPERATION = frozenset((*PROBE_PATHS, "/metrics"))
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, x-a2a-extensions, last-event-id"
 
 
@@ -87,6 +89,9 @@ class App:
         self._tick_s = min(0.25, keep_alive_s / 8)
         self._ticking: asyncio.TimerHandle | None = None  # one timer for all open requests
         self._ready = False
+        self.leaving = False  # it still takes requests, but is to be sent none any more
+        self.readiness = Readiness(self)
+        self.probed = True  # on this app's own URLs
         self._only: Endpoint | None = None
         self._endpoints = {
             path: Endpoint(
@@ -140,12 +145,26 @@ class App:
 
     async def start(self) -> None:
         """Open the store and end what an earlier process left at work. Raises StoreError."""
+        if self._ready:
+            return
         for endpoint in self._endpoints.values():
             await endpoint.service.start()
         self._ready = True
+        self.leaving = False
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the other replicas of a shared store take this process for alive."""
+        replicas = (endpoint.service.replica for endpoint in self._endpoints.values())
+        return all(replica is not None and replica.is_heard for replica in replicas)
+
+    def leave(self) -> None:
+        """Say to who asks for readiness that this server is about to go. Requests are taken all the same."""
+        self.leaving = True
 
     async def drain(self) -> None:
         """Refuse new work and let agents finish, at most for `drain_s` seconds; then end every open stream."""
+        self.leaving = True
         await asyncio.gather(*(endpoint.service.drain(self.drain_s) for endpoint in self._endpoints.values()))
         await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
         await asyncio.sleep(0)  # what the last events woke may send them
@@ -154,6 +173,7 @@ class App:
 
     async def close(self) -> None:
         """Stop the agents and let go of the store."""
+        await self.readiness.close()
         await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
         self._ready = False
         if self._ticking is not None:
@@ -185,6 +205,13 @@ class App:
             return
         if kind != "http":
             raise RuntimeError(f"tieline serves HTTP, not {kind}")
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "")
+        if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+            path = path[len(root) :]
+        if path in PROBE_PATHS and self.probed:
+            await answer_probe(path, scope["method"], self.readiness, send)
+            return
         if not self._ready:
             try:
                 await self.start()
@@ -192,10 +219,6 @@ class App:
                 log.error("%s", error)
                 await refuse(send, Unavailable.without_store())
                 return
-        path: str = scope["path"]
-        root: str = scope.get("root_path", "")
-        if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
-            path = path[len(root) :]
         headers = dict(scope["headers"])
         if self._allowed_hosts is not None and not self._host_allowed(headers):
             await refuse(send, _host_refused(headers))
@@ -352,6 +375,8 @@ def app(
     for path, agent in named.items():
         if not isinstance(agent, Agent):
             raise TypeError(f"{agent!r} is not an agent: decorate its function with @tieline.agent")
+        if path in _OPERATION:
+            raise ValueError(f"{path[1:]!r} cannot be an agent's name: that is where a server tells how it is")
         if path and (path.count("/") > 1 or path in _NOT_NAMES or not path[1:].isprintable()):
             raise ValueError(f"{path[1:]!r} cannot be an agent's name: it has to be one path segment")
     if not named:

@@ -18,7 +18,6 @@ try:
     from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
     from google.rpc.status_pb2 import Status
     from grpc_health.v1 import health_pb2
-    from grpc_health.v1.health import aio as health
     from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
     from grpc_reflection.v1alpha import reflection
 except ImportError as error:
@@ -39,6 +38,7 @@ from tieline.errors import (
     VersionNotSupported,
 )
 from tieline.server.asgi import App
+from tieline.server.grpc_health import GrpcHealth
 from tieline.wire import protobuf, protobuf03
 from tieline.wire.headers import extensions_of
 from tieline.wire.protobuf_rpcs import Rpc
@@ -77,7 +77,7 @@ class GrpcServer:
         self._http_url: str | None = None
         self._app = app
         self._strict = app.strict
-        self._health = health.HealthServicer()
+        self._health = GrpcHealth(app.readiness)
         self._server: Any = None
         self._max_body_bytes = app.max_body_bytes
         services = app.services
@@ -118,8 +118,7 @@ class GrpcServer:
         reflection.enable_server_reflection(
             (*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME), server
         )
-        for name in ("", *self._names):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.know(self._names)
         if not share_port:
             _check_free(host, port)
         try:
@@ -165,7 +164,7 @@ class GrpcServer:
 
     async def leave(self) -> None:
         """Tell those who ask for the server's health that it is about to go."""
-        await self._health.enter_graceful_shutdown()
+        await self._health.leave()
 
     async def stop(self) -> None:
         """End every stream, then the server. Calls that are still open after a moment are cut off."""
