@@ -15,6 +15,7 @@ from tieline.engine.clock import Clock
 from tieline.engine.content import with_history
 from tieline.engine.fold import Fold
 from tieline.engine.log import TaskLog
+from tieline.engine.observer import EngineObserver
 from tieline.engine.remote import Remote
 from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
@@ -69,6 +70,7 @@ class Tasks(ABC):
         self.remotes: dict[tuple[str, str], Remote] = {}  # those at work elsewhere that somebody follows here
         self.replica: Replica | None = None  # this process among others that share the store; None: it is the only one
         self.scope_prefix = f"{len(namespace)}:{namespace}/"
+        self.observer: EngineObserver | None = None  # who wants to know what agents do
         self.waiting = 0  # how many agents wait for their caller
         self._draining = False  # no new work is taken
         self._anonymous = self.scope_prefix + "0:/"

@@ -70,6 +70,8 @@ class Upkeep(Tasks):
 
     def ended(self, run: Run) -> None:
         self._active.pop(run, None)
+        if self.observer is not None:
+            self.observer.rests(run)
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from tieline.card import WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
+from tieline.engine.cursor import Cursor
 from tieline.engine.service import Limits, Service
 from tieline.errors import (
     MethodNotFound,
@@ -22,14 +23,18 @@ from tieline.errors import (
     OriginNotAllowed,
     Unavailable,
 )
+from tieline.operation.observing import Observer, Telemetry
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
-from tieline.server.health import PROBE_PATHS, Readiness, answer_probe
+from tieline.server.health import METRICS_PATH, PROBE_PATHS, Readiness, answer_metrics, answer_probe
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.wire import dialects
 from tieline.wire.dialects import VERSIONS
+
+if TYPE_CHECKING:
+    from tieline.operation.metrics import Now
 
 __all__ = ["App", "app"]
 
@@ -38,7 +43,8 @@ log = logging.getLogger("tieline.server")
 _HOSTS_SEEN = 16
 _GRPC_URL = re.compile(r"(?:(?:https?|grpcs?)://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
 _NOT_NAMES = frozenset(("/", "/.", "/..", "/.well-known", "/tasks", "/v1", "/subscribe"))
-_OPERATION = frozenset((*PROBE_PATHS, "/metrics"))
+_OPERATION = frozenset((*PROBE_PATHS, METRICS_PATH))
+_OBSERVED = "tieline.observed"  # in the scope of a request: the app that it is observed for
 _CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, x-a2a-extensions, last-event-id"
 
 
@@ -66,6 +72,7 @@ class App:
         grpc_url: str | None = None,
         drain_s: float = 5.0,
         limits: Limits | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.store = store
         self.old_at_once = old_at_once
@@ -109,6 +116,41 @@ class App:
         }
         if len(agents) == 1:
             self._only = self._endpoints.get("")
+        self.observer: Observer | None = None
+        self.calls: set[Cursor] = set()  # streams over gRPC
+        if telemetry is not None:
+            self.observe(telemetry)
+
+    def observe(self, telemetry: Telemetry) -> None:
+        """Have this app tell of itself from now on. To be called before it is started.
+
+        Raises ImportError when the extra `telemetry` is not installed.
+        """
+        if not telemetry.any:
+            return
+        tracing = metrics = None
+        if telemetry.traces:
+            from tieline.operation.tracing import Tracing
+
+            tracing = Tracing()
+        if telemetry.metrics:
+            from tieline.operation.measured import MeasuredStore
+            from tieline.operation.metrics import Metrics
+
+            metrics = Metrics(self._now, lambda: len(self._streams) + len(self.calls))
+            self.store = cast(Store, MeasuredStore(self.store, metrics))
+        self.observer = Observer(tracing=tracing, metrics=metrics, access_log=telemetry.access_log)
+        for endpoint in self._endpoints.values():
+            endpoint.service.store = self.store
+            endpoint.service.observer = self.observer
+
+    def _now(self) -> Iterator[Now]:
+        """What metrics say of the agents when they are asked for."""
+        from tieline.operation.metrics import Now
+
+        for service in self.services.values():
+            queued = sum(run.queued for run in service.runs.values())
+            yield Now(service.agent.name, service.busy, service.waiting, queued, len(service.remotes))
 
     @property
     def agents(self) -> dict[str, Agent]:
@@ -205,6 +247,10 @@ class App:
             return
         if kind != "http":
             raise RuntimeError(f"tieline serves HTTP, not {kind}")
+        if self.observer is not None and scope.get(_OBSERVED) is not self and not self._is_operation(scope):
+            scope[_OBSERVED] = self
+            await self.observer.http(self, scope, receive, send)
+            return
         path: str = scope["path"]
         root: str = scope.get("root_path", "")
         if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
@@ -222,6 +268,9 @@ class App:
         headers = dict(scope["headers"])
         if self._allowed_hosts is not None and not self._host_allowed(headers):
             await refuse(send, _host_refused(headers))
+            return
+        if self.observer is not None and path == METRICS_PATH and self.probed and self.observer.metrics is not None:
+            await answer_metrics(scope["method"], headers, self.observer.metrics, send)
             return
         endpoint = self._only
         if endpoint is None:
@@ -252,6 +301,10 @@ class App:
                 await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
+
+    def _is_operation(self, scope: Scope) -> bool:
+        """Whether a request is an operator's, of which nobody needs to be told."""
+        return self.probed and scope["path"].removeprefix(scope.get("root_path", "")) in _OPERATION
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -348,6 +401,7 @@ def app(
     grpc_url: str | None = None,
     drain_s: float = 5.0,
     limits: Limits | None = None,
+    telemetry: Telemetry | None = None,
 ) -> App:
     """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
 
@@ -366,8 +420,10 @@ def app(
         grpc_url: What the cards say of gRPC, where it is served (`serve`) behind a proxy; else HOST:PORT.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.
+        telemetry: What the app tells of itself: traces, metrics, a log of requests. None is nothing.
 
     Raises:
+        ImportError: the extra `telemetry` is wanted and not installed.
         ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
             no place.
     """
@@ -396,4 +452,5 @@ def app(
         grpc_url=grpc_url,
         drain_s=drain_s,
         limits=limits,
+        telemetry=telemetry,
     )

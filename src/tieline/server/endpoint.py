@@ -27,6 +27,7 @@ from tieline.errors import (
     ParseError,
     Unavailable,
 )
+from tieline.operation.requests import called, named, refused
 from tieline.server.cards import CardPage
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.types import GetTaskRequest
@@ -112,10 +113,15 @@ class Endpoint:
             method = dialect.methods.get(call.method)
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
+            observed = self._app.observer is not None
+            if observed:
+                called("jsonrpc", method.name, dialect.version, self.service.agent.name)
             caller = self._caller(scope, headers, dialect)
             if method.name in self._absent:
                 await self._absent[method.name]()
             request = dialect.read_params(method, call.params)
+            if observed:
+                named(request)
             operation = self._unary.get(method.name)
             if operation is not None:
                 answer = operation(dialect, request, caller)
@@ -139,6 +145,7 @@ class Endpoint:
     async def _refuse_jsonrpc(
         self, send: Send, id_: bytes, error: A2AError, dialect: Dialect, method: Method | None = None
     ) -> None:
+        refused(error)
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
         status = error.http_status if error.http_status in (413, 415, 503) else 200
         body = _rpc_error(id_, error, dialect)
@@ -190,11 +197,16 @@ class Endpoint:
                     check_json(content_type.decode("latin-1"))
                 body = await self._body(headers, receive)
             dialect = form.dialect(body, headers.get(b"user-agent", b""))
+            observed = self._app.observer is not None
+            if observed:
+                called("rest", method.name, dialect.version, self.service.agent.name)
             caller = self._caller(scope, headers, dialect)
             if method.name in self._absent:
                 await self._absent[method.name]()
             query = scope["query_string"].decode("latin-1")
             request = rest.read_request(dialect, method, fields, query, body)
+            if observed:
+                named(request)
             operation = self._unary.get(method.name)
             if operation is not None:
                 answer = operation(dialect, request, caller)
@@ -342,6 +354,7 @@ def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:
 
 async def refuse(send: Send, error: A2AError, form: rest_forms.RestForm = rest_forms.V1_FORM) -> None:
     """Answer with an error as REST has it (§11.6)."""
+    refused(error)
     extra = _retry(error)
     if isinstance(error, rest.VerbNotAllowed):
         extra = [(b"allow", ", ".join(error.allowed).encode())]

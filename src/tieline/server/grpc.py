@@ -6,6 +6,7 @@ grpcio as bytes, so that each is converted once, by tieline.wire.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import socket
@@ -37,6 +38,8 @@ from tieline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
+from tieline.operation.observing import Observer
+from tieline.operation.requests import ObservedRequest, named, refused
 from tieline.server.asgi import App
 from tieline.server.grpc_health import GrpcHealth
 from tieline.wire import protobuf, protobuf03
@@ -72,9 +75,10 @@ class GrpcServer:
     """
 
     def __init__(self, app: App) -> None:
-        self.open: set[Cursor] = set()  # of streams
+        self.open: set[Cursor] = app.calls  # of streams
         self.stopping = False
         self._http_url: str | None = None
+        self.observer = app.observer
         self._app = app
         self._strict = app.strict
         self._health = GrpcHealth(app.readiness)
@@ -154,6 +158,8 @@ class GrpcServer:
 
     def service(self, request: Any) -> tuple[Service, Any]:
         """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
+        if self.observer is not None:
+            named(request)
         if self._only is not None:
             return self._only, request
         service = self._by_name.get(request.tenant or "")
@@ -199,7 +205,19 @@ class _Method:
         self._nameless = not strict or self._old  # §3.6.2: a request without a version is one of 0.3
         self._call = operation
         make = grpc.unary_stream_rpc_method_handler if rpc.streaming else grpc.unary_unary_rpc_method_handler
-        self.handler = make(self._stream if rpc.streaming else self._answer)
+        answer = self._stream if rpc.streaming else self._answer
+        self.handler = make(answer if server.observer is None else self._observed(server.observer, answer))
+
+    def _observed(self, observer: Observer, answer: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """`answer`, while somebody looks on."""
+
+        async def observed(data: bytes, context: Any) -> Any:
+            request = ObservedRequest(asyncio.get_running_loop().time(), binding="grpc")
+            request.method = self._rpc.operation
+            request.dialect = self._version
+            return await observer.rpc(request, context.invocation_metadata() or (), answer(data, context))
+
+        return observed
 
     async def _answer(self, data: bytes, context: Any) -> bytes:
         try:
@@ -267,6 +285,7 @@ class _Method:
 
     async def _abort(self, context: Any, error: A2AError) -> None:
         """End a call with an error (A2A 1.0 §10.6). Callers of 0.3 know it by the name in front of its sentence."""
+        refused(error)
         status, message = error.grpc_status, error.message
         if self._old:
             status = "UNIMPLEMENTED" if isinstance(error, _ABSENT_03) else status

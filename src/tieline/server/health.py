@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -18,14 +18,27 @@ from tieline.stores.base import StoreError
 from tieline.types import encode
 
 if TYPE_CHECKING:
+    from tieline.operation.metrics import Metrics
     from tieline.server.asgi import App
 
-__all__ = ["HEALTH_PATH", "PROBE_PATHS", "READY_PATH", "Ready", "Readiness", "answer_probe", "tell"]
+__all__ = [
+    "HEALTH_PATH",
+    "Looks",
+    "METRICS_PATH",
+    "PROBE_PATHS",
+    "READY_PATH",
+    "Ready",
+    "Readiness",
+    "answer_metrics",
+    "answer_probe",
+    "tell",
+]
 
 log = logging.getLogger("tieline.server")
 
 HEALTH_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
+METRICS_PATH: Final = "/metrics"
 PROBE_PATHS: Final = frozenset((HEALTH_PATH, READY_PATH))
 
 _STORE_S: Final = 1.0  # within which a store has to answer
@@ -38,16 +51,20 @@ class Ready(msgspec.Struct, frozen=True):
     """What a look at a server has found."""
 
     checks: Mapping[str, str]  # by what was looked at: "ok", or what is wrong with it
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is to be sent requests."""
-        return all(found == _OK for found in self.checks.values())
+    ready: bool  # whether it is to be sent requests
 
     @property
     def json(self) -> bytes:
         """The body of an answer."""
         return encode({"status": "ready" if self.ready else "not ready", "checks": self.checks})
+
+
+class Looks(Protocol):
+    """What can be asked whether it is ready."""
+
+    async def look(self) -> Ready:
+        """What there is to say now."""
+        ...
 
 
 class Readiness:
@@ -68,7 +85,7 @@ class Readiness:
             checks["replica"] = (
                 _OK if app.is_heard else "this replica has not been able to say that it is alive for a lease"
             )
-        found = Ready(checks)
+        found = Ready(checks, all(said == _OK for said in checks.values()))
         if found.ready is not self._was_ready:
             self._was_ready = found.ready
             if found.ready:
@@ -117,15 +134,24 @@ class Readiness:
             await asyncio.wait([asking])
 
 
-async def answer_probe(path: str, verb: str, readiness: Readiness, send: Send) -> None:
+async def answer_probe(path: str, verb: str, looks: Looks, send: Send) -> None:
     """Answer a request for one of the PROBE_PATHS."""
     if verb not in ("GET", "HEAD"):
         await tell(send, verb, 405, b"", [(b"allow", b"GET, HEAD")])
     elif path == HEALTH_PATH:
         await tell(send, verb, 200, _HEALTHY)
     else:
-        found = await readiness.look()
+        found = await looks.look()
         await tell(send, verb, 200 if found.ready else 503, found.json)
+
+
+async def answer_metrics(verb: str, headers: Mapping[bytes, bytes], metrics: Metrics, send: Send) -> None:
+    """Answer a request for METRICS_PATH."""
+    if verb not in ("GET", "HEAD"):
+        await tell(send, verb, 405, b"", [(b"allow", b"GET, HEAD")])
+        return
+    page, media_type = metrics.page(headers.get(b"accept", b"").decode("latin-1"))
+    await tell(send, verb, 200, page, content_type=media_type.encode())
 
 
 async def tell(
