@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tieline.engine.service import Limits
     from tieline.engine.turn import Answer, Caller, Turn
     from tieline.errors import A2AError, Failed, Rejected
+    from tieline.operation.observing import Telemetry
     from tieline.server.asgi import App, app
     from tieline.server.serve import serve
     from tieline.stores.base import Retention, Store
@@ -75,6 +76,7 @@ _HOMES = {
     "TaskState": "tieline.types",
     "TaskStatus": "tieline.types",
     "TaskStatusUpdateEvent": "tieline.types",
+    "Telemetry": "tieline.operation.observing",
     "Timeouts": "tieline.client.transport",
     "Turn": "tieline.engine.turn",
     "agent": "tieline.engine.agent",
@@ -116,6 +118,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskStatusUpdateEvent",
+    "Telemetry",
     "Timeouts",
     "Turn",
     "agent",

@@ -49,7 +49,8 @@ class MeasuredStore:
             if error is None:
                 self._metrics.stored(events, ended)
 
-        return self._later(lambda: self.inner.append(append), done)
+        written: asyncio.Future[Any] | None = self._later(lambda: self.inner.append(append), done)
+        return written
 
     def hear(self, key: bytes, task_id: str, at: int) -> Outcome | asyncio.Future[Outcome | None] | None:
         began = perf_counter()
@@ -59,7 +60,9 @@ class MeasuredStore:
 
     def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
         began = perf_counter()
-        return self._later(lambda: self.inner.replied(key, reply), lambda error: self._told("replied", began, error))
+        kept: asyncio.Future[Any] | None
+        kept = self._later(lambda: self.inner.replied(key, reply), lambda error: self._told("replied", began, error))
+        return kept
 
     def post(self, replica: str, letters: Sequence[bytes]) -> asyncio.Future[Any]:
         began = perf_counter()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import Context, copy_context
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -65,7 +65,7 @@ class Observer:
         """Have `app` answer a request over HTTP."""
         client = scope.get("client")
         request = ObservedRequest(
-            asyncio.get_running_loop().time(),
+            perf_counter(),
             verb=scope["method"],
             path=scope["path"],
             client=str(client[0]) if client else "",
@@ -102,7 +102,7 @@ class Observer:
             serving_no_more(serves)
 
     def _ended(self, request: ObservedRequest) -> None:
-        seconds = asyncio.get_running_loop().time() - request.began
+        seconds = perf_counter() - request.began
         request.settle()
         if not request.method and request.path.endswith(_CARD_PATHS):
             request.method = _CARD
@@ -134,7 +134,7 @@ class Observer:
     def begins(self, run: Run) -> Context:
         """See EngineObserver.begins."""
         observed = self._observed(run)
-        observed.began = run.started
+        observed.began = perf_counter()
         request = current_request()
         if request is not None:
             request.run = run
@@ -147,7 +147,7 @@ class Observer:
     def goes_on(self, run: Run) -> None:
         """See EngineObserver.goes_on."""
         observed = self._observed(run)
-        observed.began = run.loop.time()
+        observed.began = perf_counter()
         if self._tracing is not None:
             self._tracing.goes_on(observed)
 
@@ -161,7 +161,7 @@ class Observer:
         if self._tracing is not None:
             self._tracing.rests(observed, state, failed=run.state is TaskState.FAILED)
         if self.metrics is not None:
-            self.metrics.run(observed.agent, state, run.loop.time() - began)
+            self.metrics.run(observed.agent, state, perf_counter() - began)
 
     def pushed(self, outcome: PushOutcome, seconds: float) -> None:
         """See EngineObserver.pushed."""

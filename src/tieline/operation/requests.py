@@ -49,7 +49,7 @@ class ObservedRequest:
     )
 
     def __init__(self, began: float, *, binding: str = "", verb: str = "", path: str = "", client: str = "") -> None:
-        self.began = began  # loop time
+        self.began = began  # by perf_counter: the clock of an event loop may only count milliseconds
         self.binding = binding  # "jsonrpc", "rest" or "grpc"; "" while that is not known
         self.verb = verb
         self.path = path
@@ -95,7 +95,7 @@ class ObservedRun:
         self.agent = agent
         self.task = task
         self.context = context
-        self.began: float | None = None  # loop time; None while the agent is not at work
+        self.began: float | None = None  # by perf_counter; None while the agent is not at work
         self.parent: Any = None  # the trace that the message which it works on came in
         self.span: Any = None
         self.before: Any = None  # the span of the stretch before

@@ -6,11 +6,11 @@ grpcio as bytes, so that each is converted once, by tieline.wire.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final
 
 try:
@@ -212,7 +212,7 @@ class _Method:
         """`answer`, while somebody looks on."""
 
         async def observed(data: bytes, context: Any) -> Any:
-            request = ObservedRequest(asyncio.get_running_loop().time(), binding="grpc")
+            request = ObservedRequest(perf_counter(), binding="grpc")
             request.method = self._rpc.operation
             request.dialect = self._version
             return await observer.rpc(request, context.invocation_metadata() or (), answer(data, context))

@@ -129,6 +129,7 @@ class WorkerLink:
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._gone = False
 
     async def ready(self) -> str:
         """Whether the worker is to be sent requests: "ok", or what is wrong."""
@@ -142,13 +143,16 @@ class WorkerLink:
         return (await self._ask(_METRICS) or b"").decode()
 
     async def _ask(self, what: str) -> bytes | None:
+        if self._gone:
+            return None
         loop = asyncio.get_running_loop()
         if self._writer is None:
             reader, self._writer = await asyncio.open_connection(sock=self._link)
             self._reading = loop.create_task(self._read(reader))
         self._number += 1
         number = self._number
-        answer = self._asked[number] = loop.create_future()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        self._asked[number] = answer
         try:
             self._writer.write(f"{what} {number}\n".encode())
             async with asyncio.timeout(_ANSWER_S):
@@ -166,7 +170,8 @@ class WorkerLink:
                 if (answer := self._asked.get(number)) is not None and not answer.done():
                     answer.set_result(body)
         except (OSError, asyncio.IncompleteReadError):
-            pass  # it is gone, and another one will have a link of its own
+            pass  # it has died
+        self._gone = True  # another worker has another link
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(ConnectionResetError())

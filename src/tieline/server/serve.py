@@ -28,7 +28,7 @@ from tieline.wire.dialects import VERSIONS
 if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
 
-__all__ = ["bind", "serve"]
+__all__ = ["bind", "http_url", "serve"]
 
 _FORCED_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
@@ -219,7 +219,7 @@ class _Ops:
             await self._server.start(self._listening)
             if self._on_ready is not None:
                 host, port = self._listening.getsockname()[:2]
-                self._on_ready(f"http://{_in_url(host)}:{port}")
+                self._on_ready(http_url(host, port))
 
     async def stop(self) -> None:
         """Answer no more."""
@@ -297,7 +297,7 @@ class _Server(uvicorn.Server):
         if self._grpc is not None:
             await self._grpc.server.leave()
         until = asyncio.get_running_loop().time() + self._drain_delay_s
-        while (left := until - asyncio.get_running_loop().time()) > 0 and not self.force_exit:
+        while (left := until - asyncio.get_running_loop().time()) > 0 and not self.force_exit:  # noqa: ASYNC110 - a signal sets it
             await asyncio.sleep(min(left, 0.1))  # requests are answered meanwhile
         busy = sum(service.busy for service in self._app.services.values())
         drain = asyncio.ensure_future(self._app.drain())
@@ -360,6 +360,11 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def http_url(host: str, port: int) -> str:
+    """The URL of what listens there."""
+    return f"http://{_in_url(host)}:{port}"
 
 
 def _in_url(host: str) -> str:
