@@ -15,9 +15,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tieline.server.ops import OpsServer, WorkerLink, WorkersPages
+if TYPE_CHECKING:
+    from tieline.server.ops import WorkerLink
 
 __all__ = ["Worker", "supervise", "worker_command"]
 
@@ -99,9 +100,12 @@ class _Parent:
             loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGHUP, self._end, signal.SIGTERM)  # there is nothing to read anew
         keepers: list[asyncio.Task[None]] = []
-        server = None if self._ops is None else OpsServer(WorkersPages(self._links, self._ending))
+        server = None
         try:
-            if server is not None and self._ops is not None:
+            if self._ops is not None:
+                from tieline.server.ops import OpsServer, WorkersPages
+
+                server = OpsServer(WorkersPages(self._links, self._ending))
                 await server.start(self._ops)
             first = await self._start(1)
             said = await self._hear(first)
@@ -137,6 +141,8 @@ class _Parent:
         handed = [self._listening.fileno(), told, self._leash]
         theirs = None
         if self._ops is not None:
+            from tieline.server.ops import WorkerLink
+
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             handed.append(theirs.fileno())
