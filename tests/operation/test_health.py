@@ -168,26 +168,29 @@ async def test_grpc_tells_its_health_as_readiness_is_to_who_asks_and_to_who_watc
 
 async def unavailable(here: Any, task_id: str) -> None:
     """Assert how operations are refused while the store is away, by each protocol."""
-    by_rpc = await call(here.url, "GetTask", {"id": task_id})
+    old_call = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task_id}}
+    by_rpc, by_rest, old, by_grpc = await asyncio.gather(
+        call(here.url, "GetTask", {"id": task_id}),
+        fetch(f"{here.url}/tasks/{task_id}"),
+        fetch(here.url, "POST", old_call, {"A2A-Version": "0.3"}),
+        _status_of_get(here.grpc, task_id),
+    )
     assert (by_rpc.status, by_rpc.json["error"]["code"]) == (503, -32603)
     assert by_rpc.json["error"]["data"][0]["reason"] == "UNAVAILABLE"
-    by_rest = await fetch(f"{here.url}/tasks/{task_id}")
     assert (by_rest.status, by_rest.json["error"]["status"]) == (503, "UNAVAILABLE")
-    for reply in (by_rpc, by_rest):
+    for reply in (by_rpc, by_rest, old):
+        assert reply.status == 503
         assert int(reply.headers["retry-after"]) >= 1
         assert "again later" in reply.body.decode()
-    old = await fetch(
-        here.url,
-        "POST",
-        {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task_id}},
-        {"A2A-Version": "0.3"},
-    )
-    assert old.status == 503
-    async with grpc.aio.insecure_channel(here.grpc) as channel:
+    assert by_grpc is grpc.StatusCode.UNAVAILABLE
+
+
+async def _status_of_get(address: str, task_id: str) -> Any:
+    async with grpc.aio.insecure_channel(address) as channel:
         get = channel.unary_unary("/lf.a2a.v1.A2AService/GetTask")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await get(pb.GetTaskRequest(id=task_id).SerializeToString(), timeout=30)
-        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        return refused.value.code()
 
 
 @pytest.mark.parametrize("database", ["redis", "postgres"])

@@ -149,10 +149,11 @@ def called(binding: str, method: str, dialect: str, agent: str) -> None:
         request.agent = agent
 
 
-def named(value: Any) -> None:
-    """The request has these parameters: the task and the context that they name."""
+def named(value: Any, agent: str = "") -> None:
+    """The request has these parameters: the task and the context that they name. `agent`: for whom, if not known yet."""
     request = current_request()
     if request is not None:
+        request.agent = agent or request.agent
         message = getattr(value, "message", None)
         if message is not None:
             request.task = message.task_id or ""

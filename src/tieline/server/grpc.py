@@ -158,15 +158,16 @@ class GrpcServer:
 
     def service(self, request: Any) -> tuple[Service, Any]:
         """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
-        if self.observer is not None:
-            named(request)
-        if self._only is not None:
-            return self._only, request
-        service = self._by_name.get(request.tenant or "")
+        service = self._only
         if service is None:
-            names = ", ".join(sorted(self._by_name))
-            raise InvalidParams.at("tenant", f"has to name an agent of this server: {names}")
-        return service, replace(request, tenant=None)
+            service = self._by_name.get(request.tenant or "")
+            if service is None:
+                names = ", ".join(sorted(self._by_name))
+                raise InvalidParams.at("tenant", f"has to name an agent of this server: {names}")
+            request = replace(request, tenant=None)
+        if self.observer is not None:
+            named(request, service.agent.name)
+        return service, request
 
     async def leave(self) -> None:
         """Tell those who ask for the server's health that it is about to go."""
