@@ -104,6 +104,12 @@ class Serving:
         await asyncio.gather(*self._reading)
         return code
 
+    def children(self) -> list[int]:
+        """The processes that it has started, the oldest first."""
+        return [
+            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
+
     @property
     def events(self) -> list[dict[str, Any]]:
         """Every line as the JSON that it has to be."""

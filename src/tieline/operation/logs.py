@@ -109,7 +109,7 @@ def set_up_logs(form: LogFormat, level: str, *, access: bool, stream: TextIO | N
     root.addHandler(handler)
     root.setLevel(level.upper())
     logging.getLogger(ACCESS).setLevel(logging.INFO if access else logging.CRITICAL)
-    logging.captureWarnings(form == "json")
+    logging.captureWarnings(True)
     logging.raiseExceptions = False  # what the library prints of a record that it cannot write may hold secrets
     threading.excepthook = _thread_failed
 

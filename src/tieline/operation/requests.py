@@ -150,7 +150,7 @@ def called(binding: str, method: str, dialect: str, agent: str) -> None:
 
 
 def named(value: Any, agent: str = "") -> None:
-    """The request has these parameters: the task and the context that they name. `agent`: for whom, if not known yet."""
+    """The request has these parameters, with the task and the context that they name, and is for this agent."""
     request = current_request()
     if request is not None:
         request.agent = agent or request.agent
