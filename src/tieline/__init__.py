@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tieline.engine.service import Limits
     from tieline.engine.turn import Answer, Caller, Turn
     from tieline.errors import A2AError, Failed, Rejected
+    from tieline.operation.observing import Telemetry
     from tieline.server.asgi import App, app
     from tieline.server.receiver import Notification, WebhookReceiver
     from tieline.server.serve import serve
@@ -103,6 +104,7 @@ _HOMES = {
     "TaskState": "tieline.types",
     "TaskStatus": "tieline.types",
     "TaskStatusUpdateEvent": "tieline.types",
+    "Telemetry": "tieline.operation.observing",
     "Timeouts": "tieline.client.transport",
     "Turn": "tieline.engine.turn",
     "WebhookReceiver": "tieline.server.receiver",
@@ -158,6 +160,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskStatusUpdateEvent",
+    "Telemetry",
     "Timeouts",
     "Turn",
     "WebhookReceiver",

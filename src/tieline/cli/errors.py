@@ -123,8 +123,8 @@ def _protocol_hint(error: a2a.A2AError) -> str | None:
         return f"The agent serves {served}: choose it with --a2a-version."
     if isinstance(error, a2a.ExtensionSupportRequired) and (uris := error.metadata.get("extensions")):
         return f"Name the extension: --svc-param 'A2A-Extensions:{uris}'."
-    if isinstance(error, a2a.Overloaded):
-        return f"The agent is busy: try again in {error.retry_after_s} s."
+    if isinstance(error, a2a.Unavailable):
+        return f"The agent cannot do it now: try again in {error.retry_after_s} s."
     if isinstance(error, a2a.ContentTypeNotSupported):
         return "See what the agent takes with `tieline card get`, and name a part's type with --media-type."
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +51,7 @@ def sign(
 ) -> int:
     """Sign the card in CARD.json (`-` is stdin). Signatures with other keys stay; one's own is replaced."""
     output = output_of(context)
-    signer = card_signer(Path(key), Notes(), key_id=kid, key_url=jku, algorithm=alg)
+    signer = card_signer(Path(key), Notes().warn, key_id=kid, key_url=jku, algorithm=alg)
     document = _read(card)
     try:
         cards.read(document)
@@ -175,13 +176,13 @@ def keygen(context: click.Context, file: str, alg: str, public: str | None, kid:
 
 def card_signer(
     path: Path,
-    notes: Notes | None,
+    warn: Callable[[str], object] | None,
     *,
     key_id: str | None = None,
     key_url: str | None = None,
     algorithm: str | None = None,
 ) -> CardSigner:
-    """What signs cards with the key in a file; `notes` are warned when others can read it. Raises CliError."""
+    """What signs cards with the key in a file; `warn` is told when others can read it. Raises CliError."""
     if key_url is not None and not key_url.startswith(("https://", "http://")):
         raise UsageFault(f"{key_url!r} is no URL of keys: it begins with https://.")
     try:
@@ -189,8 +190,8 @@ def card_signer(
         mode = path.stat().st_mode
     except OSError as error:
         raise CliError(FILES, f"The key {path} cannot be read: {error.strerror or error}.") from None
-    if notes is not None and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        notes.warn(f"{path} holds a private key and others can read it: chmod 600 {path}")
+    if warn is not None and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        warn(f"{path} holds a private key and others can read it: chmod 600 {path}")
     try:
         return CardSigner(data, key_id=key_id, key_url=key_url, algorithm=algorithm)
     except ImportError as error:
