@@ -67,7 +67,7 @@ def test_help_of_every_command_is_the_same_by_flag_and_by_the_help_command(bare:
 def test_help_shows_all_commands_and_every_canonical_option(bare: Tieline) -> None:
     told = bare("--help").out
     assert bare("help").out == told
-    for name in ("send", "task", "card", "serve", "store", "config", "completion", "help"):
+    for name in ("send", "task", "card", "serve", "store", "token", "config", "completion", "help"):
         assert re.search(rf"^  {name} ", told, re.MULTILINE), name
     for flag in CANONICAL:
         assert re.search(rf"(?<![\w-]){flag}(?![\w-])", told), flag
@@ -102,7 +102,7 @@ def test_completion_prints_a_script_for_the_shell(bare: Tieline, shell: str) -> 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("tieline ", {"send", "task", "card", "serve", "store", "config", "completion", "help"}),
+        ("tieline ", {"send", "task", "card", "serve", "store", "token", "config", "completion", "help"}),
         ("tieline task ", {"get", "list", "cancel", "subscribe", "download"}),
         ("tieline store ", {"migrate", "stats", "prune", "export", "import"}),
         ("tieline task get --wa", {"--wait", "--watch"}),

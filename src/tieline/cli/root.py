@@ -32,6 +32,7 @@ root = Group(
         "task": ("tieline.cli.task", "task", "Get, list, cancel, follow and download tasks."),
         "card": ("tieline.cli.card", "card", "Look at an agent's card."),
         "serve": ("tieline.cli.serve", "serve", "Publish an agent."),
+        "token": ("tieline.cli.token", "token", "Say who may call a server of yours."),
         "store": ("tieline.cli.store", "store", "Look after a store of tasks."),
         "config": ("tieline.cli.config", "config", "Look at the configuration."),
         "completion": ("tieline.cli.completion", "completion", "Print a completion script for a shell."),

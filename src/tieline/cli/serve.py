@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from tieline.cli.amounts import read_lease, read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
+from tieline.cli.guarding import OF_AUTH, auth_of, guarded, push_of, rates_of, tls_of
 from tieline.cli.opened import STORES, VARIABLE, named_store
 from tieline.cli.operating import Lines, operating_options, set_up, telemetry_of
 from tieline.cli.options import CONTEXT, settings_of
@@ -44,6 +45,9 @@ _OF_THE_APP: Final = (
     "run_seconds",
     "ttl",
     "lease",
+    "runs_per_caller",
+    "queued_runs",
+    *OF_AUTH,
 )
 
 
@@ -132,6 +136,7 @@ _OF_THE_APP: Final = (
     metavar="SECONDS",
     help="How long ended tasks are kept: 30m, 24h, 7d, none.  [default: what the store keeps]",
 )
+@guarded
 @operating_options
 @click.pass_context
 def serve(context: click.Context, /, target: str, **options: Any) -> int:
@@ -156,6 +161,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     try:
         if options["workers"] > 1 and worker is None:
             return _serve_with(options, notes)
+        tls = tls_of(options)
         operating: dict[str, Any] = {
             "listening": None if worker is None else worker.socket,
             "telemetry": telemetry,
@@ -178,6 +184,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
                 on_grpc=grpc.append,
                 on_ready=_ready(notes, grpc, ops, where, worker),
                 leave_s=_LEAVE_S,
+                tls=tls,
                 **operating,
             )
             return 0
@@ -200,8 +207,16 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
             limits=Limits(
-                run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"], lease_s=options["lease"]
+                run_s=options["run_seconds"],
+                concurrent_runs=options["concurrent_runs"],
+                queued_runs=options["queued_runs"],
+                runs_per_caller=options["runs_per_caller"],
+                lease_s=options["lease"],
             ),
+            auth=auth_of(options),
+            rates=rates_of(options),
+            push=push_of(options),
+            tls=tls,
             on_grpc=grpc.append,
             on_ready=_ready(notes, grpc, ops, where, worker),
             on_drain=None if worker else lambda busy: _draining(notes, busy, options["drain"]),
