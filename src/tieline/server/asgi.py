@@ -297,7 +297,8 @@ class App:
         if self._allowed_hosts is not None and not self._host_allowed(headers):
             await refuse(send, _host_refused(headers))
             return
-        if self.observer is not None and path == METRICS_PATH and self.probed and self.observer.metrics is not None:
+        if self.observer is not None and path == METRICS_PATH and self._tells_metrics:
+            assert self.observer.metrics is not None
             await answer_metrics(scope["method"], headers, self.observer.metrics, send)
             return
         endpoint = self._only
@@ -329,6 +330,11 @@ class App:
                 await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
+
+    @property
+    def _tells_metrics(self) -> bool:
+        """Whether there are metrics here: beside agents that are not everybody's they would be everybody's."""
+        return self.probed and self.auth is None and self.observer is not None and self.observer.metrics is not None
 
     def _is_operation(self, scope: Scope) -> bool:
         """Whether a request is an operator's, of which nobody needs to be told."""
