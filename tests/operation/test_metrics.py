@@ -150,6 +150,19 @@ async def test_an_app_in_a_server_of_yours_has_its_metrics_beside_it_and_none_un
     await quiet.close()
 
 
+@in_loop
+async def test_what_an_app_tells_already_and_what_its_server_adds_come_together() -> None:
+    app = tieline.app(worker(), telemetry=Telemetry(metrics=True))
+    app.observe(Telemetry(access_log=True))
+    app.observe(Telemetry())
+    app.observe(Telemetry(metrics=True))
+    await asgi(app, "POST", "/message:send", json.dumps(sending("x")).encode(), A2A_JSON)
+    found = samples((await asgi(app, "GET", "/metrics")).body.decode())
+    assert value(found, "tieline_requests_total", method="SendMessage") == 1
+    assert value(found, "tieline_tasks_ended_total") == 1
+    await app.close()
+
+
 @within(60)
 async def test_several_processes_are_told_of_at_one_port_each_with_its_number(tmp_path: Path) -> None:
     url = redis_server().url(f"m{new_id()[:8]}")

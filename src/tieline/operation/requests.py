@@ -40,6 +40,7 @@ class ObservedRequest:
         "dialect",
         "error",
         "method",
+        "outcome",
         "over",
         "path",
         "run",
@@ -64,6 +65,7 @@ class ObservedRequest:
         self.error: A2AError | None = None  # what it was refused with, or what broke its stream
         self.span: Any = None
         self.run: Run | None = None  # that it has begun
+        self.outcome = ""  # how it has ended without an answer
         self.over = False  # answered: what else was begun in its context goes on without it
 
     def settle(self) -> None:

@@ -141,17 +141,20 @@ class App:
         if len(agents) == 1:
             self._only = self._endpoints.get("")
         self.observer: Observer | None = None
+        self._telemetry = Telemetry()
+        self._plain_store = store  # without the stopwatch that metrics put around it
         self.calls: set[Cursor] = set()  # streams over gRPC
         if telemetry is not None:
             self.observe(telemetry)
 
     def observe(self, telemetry: Telemetry) -> None:
-        """Have this app tell of itself from now on. To be called before it is started.
+        """Have this app tell of itself from now on, beside what it does already. To be called before it is started.
 
         Raises ImportError when the extra `telemetry` is not installed.
         """
         if not telemetry.any:
             return
+        telemetry = self._telemetry = self._telemetry.with_(telemetry)
         tracing = metrics = None
         if telemetry.traces:
             from tieline.operation.tracing import Tracing
@@ -162,7 +165,7 @@ class App:
             from tieline.operation.metrics import Metrics
 
             metrics = Metrics(self._now, lambda: len(self._streams) + len(self.calls))
-            self.store = cast(Store, MeasuredStore(self.store, metrics))
+            self.store = cast(Store, MeasuredStore(self._plain_store, metrics))
         self.observer = Observer(tracing=tracing, metrics=metrics, access_log=telemetry.access_log)
         for endpoint in self._endpoints.values():
             endpoint.service.store = self.store
