@@ -59,6 +59,11 @@ class Upkeep(Tasks):
         """How many agents are at work (waiting ones do not count)."""
         return len(self._active) - self.waiting - len(self._line)
 
+    @property
+    def in_line(self) -> int:
+        """How many agents wait for others to finish."""
+        return len(self._line)
+
     def _quiet_run(self, task_id: str, scope: str) -> Run | None:
         """The run of a message whose agent has not made a task of it yet."""
         return next((run for run in self._quiet if run.task_id == task_id and run.scope == scope), None)
@@ -79,6 +84,8 @@ class Upkeep(Tasks):
             self._ticking = run.loop.call_later(_TICK_S, self._tick)
 
     def ended(self, run: Run) -> None:
+        if self.observer is not None:
+            self.observer.rests(run)
         if run in self._active:
             del self._active[run]
             if self.limits.runs_per_caller is not None:
@@ -87,8 +94,6 @@ class Upkeep(Tasks):
                     del self._of_callers[run.scope]
             if self._line:
                 self._call_next()
-        if self.observer is not None:
-            self.observer.rests(run)
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
