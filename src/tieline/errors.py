@@ -2,12 +2,14 @@
 
     A2AError
     ├── ParseError, InvalidRequest, MethodNotFound, InvalidParams      the caller's request is not well formed
-    │   └── BodyTooLarge, MisdirectedRequest, OriginNotAllowed         (each an InvalidRequest)
+    │   └── BodyTooLarge, MisdirectedRequest, OriginNotAllowed, ...    (each an InvalidRequest)
+    ├── Unauthenticated, PermissionDenied                              the caller is not known, or may not do this
     ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation, ...     the nine errors of A2A 1.0 §3.3.2
     │   ├── TaskEnded                                                  (an UnsupportedOperation)
     │   └── MediaTypeNotSupported                                      (a ContentTypeNotSupported of the HTTP header)
     ├── InternalError                                                  our fault; the cause is logged, never sent
     │   └── Overloaded                                                 a limit of this server is reached; try later
+    │       └── RateLimited                                            a limit of this caller's
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
         ├── Unreachable                                                no connection
@@ -60,13 +62,16 @@ __all__ = [
     "ParseError",
     "PeerError",
     "PeerTimeout",
+    "PermissionDenied",
     "PushNotificationNotSupported",
+    "RateLimited",
     "Rejected",
     "TaskEnded",
     "TaskFailed",
     "TaskInDoubt",
     "TaskNotCancelable",
     "TaskNotFound",
+    "Unauthenticated",
     "Unreachable",
     "UnsupportedOperation",
     "VersionNotSupported",
@@ -195,6 +200,46 @@ class Overloaded(InternalError):
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message, metadata={"retryAfterSeconds": str(retry_after_s)})
         self.retry_after_s = retry_after_s
+
+
+class RateLimited(Overloaded):
+    """The caller has asked for more than it may have now (RFC 6585 §4)."""
+
+    http_status, reason = 429, "RATE_LIMITED"
+
+
+# --- the caller (A2A 1.0 §3.3.2, §7.4, §7.5): codes of those that JSON-RPC leaves to servers ----------------------
+
+
+class Unauthenticated(A2AError):
+    """The request does not show who calls. `challenges` are the values of WWW-Authenticate (RFC 9110 §11.6.1)."""
+
+    name, rpc_code, http_status = "UnauthenticatedError", -32000, 401
+    grpc_status, reason = "UNAUTHENTICATED", "UNAUTHENTICATED"
+
+    def __init__(self, message: str, *, challenges: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.challenges = challenges
+
+
+class PermissionDenied(A2AError):
+    """The caller is known, and may not do this. `challenges` as those of Unauthenticated."""
+
+    name, rpc_code, http_status = "PermissionDeniedError", -32010, 403
+    grpc_status, reason = "PERMISSION_DENIED", "PERMISSION_DENIED"
+
+    def __init__(self, message: str, *, challenges: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.challenges = challenges
+
+    @classmethod
+    def for_scopes(cls, what: str, lacking: Iterable[str]) -> PermissionDenied:
+        """`what` needs scopes that the caller has not (RFC 6750 §3.1)."""
+        words = " ".join(lacking)
+        return cls(
+            f"{what} needs the scope {words}, which you do not have.",
+            challenges=(f'Bearer error="insufficient_scope", scope="{words}"',),
+        )
 
 
 # --- A2A 1.0 §3.3.2, codes of §5.4 ------------------------------------------------------------------------------------
@@ -426,6 +471,8 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
     MethodNotFound,
     InvalidParams,
     InternalError,
+    Unauthenticated,
+    PermissionDenied,
     TaskNotFound,
     TaskNotCancelable,
     PushNotificationNotSupported,
@@ -438,7 +485,7 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
 )
 _BY_CODE: dict[int, type[A2AError]] = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
-_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed, Overloaded)}
+_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed, Overloaded, RateLimited)}
 
 
 def error_for(
@@ -456,6 +503,8 @@ def error_for(
     cls: type[A2AError] = _BY_REASON.get(reason or "") or _BY_CODE.get(rpc_code or 0) or A2AError
     error: A2AError = cls.__new__(cls)
     A2AError.__init__(error, message, metadata=metadata, violations=violations)
+    if isinstance(error, Unauthenticated | PermissionDenied):
+        error.challenges = ()
     if isinstance(error, Overloaded):
         seconds = error.metadata.get("retryAfterSeconds", "")
         error.retry_after_s = int(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 7 else 1

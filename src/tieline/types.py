@@ -256,6 +256,10 @@ class AuthenticationInfo(Value, frozen=True, gc=False):
     scheme: str
     credentials: str | None = None
 
+    def __repr__(self) -> str:
+        """Without the credentials."""
+        return f"AuthenticationInfo(scheme={self.scheme!r}{', credentials=***' if self.credentials else ''})"
+
 
 class TaskPushNotificationConfig(Value, frozen=True, gc=False):
     """A webhook for one task (A2A 1.0 §4.3.1)."""
@@ -266,6 +270,13 @@ class TaskPushNotificationConfig(Value, frozen=True, gc=False):
     task_id: str | None = None
     token: str | None = None
     authentication: AuthenticationInfo | None = None
+
+    def __repr__(self) -> str:
+        """Without the token and the credentials."""
+        shown = f"url={self.url!r}, tenant={self.tenant!r}, id={self.id!r}, task_id={self.task_id!r}"
+        token = ", token=***" if self.token else ""
+        authentication = f", authentication={self.authentication!r}" if self.authentication else ""
+        return f"TaskPushNotificationConfig({shown}{token}{authentication})"
 
 
 class SendMessageConfiguration(Value, frozen=True, gc=False):

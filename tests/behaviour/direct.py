@@ -45,15 +45,16 @@ class Direct(Transport):
                 answer = encode(await called.list_tasks(request, caller))
             elif operation == "CancelTask":
                 answer = (await called.cancel_task(request, caller)).json
+            elif operation == "GetExtendedAgentCard":
+                answer = encode(self.app.cards[self.agent].extended_card("https://agents.example", caller))
             else:
                 absent = {
                     "CreateTaskPushNotificationConfig": called.create_push_notification_config,
                     "GetTaskPushNotificationConfig": called.get_push_notification_config,
                     "ListTaskPushNotificationConfigs": called.list_push_notification_configs,
                     "DeleteTaskPushNotificationConfig": called.delete_push_notification_config,
-                    "GetExtendedAgentCard": called.get_extended_agent_card,
                 }
-                await absent[operation]()
+                await absent[operation](request, caller)  # type: ignore[operator]
                 raise AssertionError(f"{operation} has to be refused: no agent here has what it needs")
         except A2AError as error:
             raise _refused_directly(error) from error

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tests.stores.wrapped import WrappedStore
 from tieline.event import Event
-from tieline.stores.base import Append, Page, Query, Record, StoreError
+from tieline.stores.base import Append, Page, Query, Record, StoreError, Webhook
 
 __all__ = ["FailingStore"]
 
@@ -81,3 +81,19 @@ class FailingStore(WrappedStore):
     async def take(self, scope_prefix: str) -> Sequence[Record]:
         self._check_reading()
         return await self.inner.take(scope_prefix)
+
+    async def webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
+        self._check_reading()
+        return await self.inner.webhooks(scope, task_id)
+
+    async def claim_webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
+        self._check_reading()
+        return await self.inner.claim_webhooks(scope, task_id)
+
+    async def take_webhooks(self, scope_prefix: str, limit: int = 100) -> Sequence[Webhook]:
+        self._check_reading()
+        return await self.inner.take_webhooks(scope_prefix, limit)
+
+    async def dead_webhooks(self, scope_prefix: str, limit: int = 1000) -> Sequence[Webhook]:
+        self._check_reading()
+        return await self.inner.dead_webhooks(scope_prefix, limit)

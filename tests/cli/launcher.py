@@ -21,6 +21,7 @@ import tieline.cli.carrying
 import tieline.cli.completion
 import tieline.cli.config
 import tieline.cli.download
+import tieline.cli.push
 import tieline.cli.send
 import tieline.cli.serve
 import tieline.cli.store

@@ -18,7 +18,6 @@ ROWS: list[dict[str, Any]] = tomllib.loads((HERE / "requirements.toml").read_tex
 TIER_1, TIER_2 = 39, 15
 NOT_BUILT = {
     "A2ACLI_CONFORM_001",
-    "A2ACLI_PUSH_001",
 }
 
 

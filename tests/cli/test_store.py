@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import select
+import sqlite3
 import stat
 import subprocess
 import time
@@ -15,7 +16,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 import pytest
+import redis.asyncio
 
 from tests.cli.running import LIMIT_S, Result, Tieline, until
 from tests.cli.test_serve import HELLO, read_until, stop
@@ -24,7 +27,7 @@ from tests.interop.processes import TIELINE
 from tieline.event import Event
 from tieline.ids import new_id
 from tieline.stores import open_store
-from tieline.stores.base import Record, SharedStore, Store, StoredTask
+from tieline.stores.base import Record, SharedStore, Store, StoredTask, Webhook
 from tieline.types import Artifact, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, encode
 
 T = TypeVar("T")
@@ -111,6 +114,49 @@ def test_migrate_makes_a_store_ready_and_says_when_it_was_so(bare: Tieline, url:
     assert bare("store", "stats", url).fields["Tasks"] == "0"
 
 
+async def made_older(url: str, kind: str) -> int:
+    """Make a store what the version before webhooks has left; returns the number of its schema."""
+    if kind == "sqlite":
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:"))) as file:
+            file.executescript("DROP TABLE webhooks; PRAGMA user_version=2")
+        return 2
+    if kind == "postgres":
+        address, _, schema = url.partition("?schema=")
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+            await connection.execute(f"DROP TABLE {schema}.webhooks".encode())
+            await connection.execute(f"DELETE FROM {schema}.meta WHERE version > 1".encode())
+    else:
+        address, _, prefix = url.partition("?prefix=")
+        client: Any = redis.asyncio.from_url(address)
+        async with client:
+            await client.hset(f"{{{prefix}}}:meta", "version", "1")
+    return 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_migrate_brings_the_store_of_an_older_version_up_with_its_tasks(
+    bare: Tieline, tmp_path: Path, kind: str
+) -> None:
+    url = url_of(kind, tmp_path)
+    fill(url, [stored("a"), stored("b", TaskState.INPUT_REQUIRED)])
+    before = asyncio.run(made_older(url, kind))
+    if kind != "sqlite":
+        refused = bare("store", "stats", url)
+        assert refused.code == 1
+        assert "tieline store migrate" in refused.err
+    migrated = bare("store", "migrate", url, "-o", "json").json
+    assert (migrated["schemaBefore"], migrated["schema"]) == (before, before + 1)
+    told = bare("store", "stats", url, "-o", "json").json
+    assert (told["tasks"], told["events"], told["webhooks"]) == (2, 6, 0)
+
+    async def set_webhook(store: Store) -> None:
+        webhook = Webhook("4:team/ann", "b", "w", b"{}", "1.0", 0, 1)
+        assert await store.set_webhook(webhook, 1)
+        assert [one.task_id for one in await store.take_webhooks("")] == ["b"]
+
+    in_store(url, set_webhook)
+
+
 def test_postgresql_without_tables_says_how_to_make_them(bare: Tieline, tmp_path: Path) -> None:
     url = url_of("postgres", tmp_path)
     refused = bare("store", "stats", url, "-o", "json")
@@ -132,9 +178,14 @@ def test_stats_counts_tasks_by_state_events_messages_and_bytes(bare: Tieline, ur
             if isinstance(each, asyncio.Future):
                 await each
 
+        for name in ("w", "x"):
+            await store.set_webhook(Webhook("4:team/ann", "a", name, b"{}", "1.0", 0, 1), 5)
+        await store.give_up_webhook(Webhook("4:team/ann", "a", "x", b"{}", "1.0", 0, 1), 0, 3, 2, "gone")
+
     in_store(url, hear)
     told = bare("store", "stats", url, "-o", "json").json
     assert told["store"] == url
+    assert (told["webhooks"], told["deadWebhooks"]) == (2, 1)
     assert (told["tasks"], told["events"], told["messages"], told["replicas"]) == (3, 9, 1, 0)
     assert told["states"] == {
         "TASK_STATE_COMPLETED": 1,
@@ -146,6 +197,7 @@ def test_stats_counts_tasks_by_state_events_messages_and_bytes(bare: Tieline, ur
     fields = bare("store", "stats", url).fields
     assert {fields[name] for name in ("Completed", "Failed", "Input required")} == {"1"}
     assert fields["Oldest"] == told["oldest"]
+    assert (fields["Webhooks"], fields["Dead webhooks"]) == ("2", "1")
 
 
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
@@ -215,6 +267,23 @@ def test_prune_forgets_messages_only_when_it_is_asked_to(bare: Tieline, url: str
     in_store(url, hear)
     assert bare("store", "prune", url, "--ttl", "1h").fields["Messages forgotten"] == "0"
     assert bare("store", "prune", url, "--messages", "1h").fields["Messages forgotten"] == "1"
+
+
+def test_prune_drops_webhooks_with_their_tasks_and_those_whose_task_was_never_made(bare: Tieline, url: str) -> None:
+    fill(url, [stored("a"), stored("b")])
+
+    async def set_webhooks(store: Store) -> None:
+        for task, created in (("a", 1), ("b", 1), ("none", 1), ("none yet", time.time_ns() // 1000)):
+            assert await store.set_webhook(Webhook("4:team/ann", task, "w", b"secret", "1.0", 0, created), 5)
+
+    in_store(url, set_webhooks)
+    told = bare("store", "prune", url, "--ttl", "90d", "-o", "json").json
+    assert (told["tasks"], told["webhooks"]) == (0, 1)
+    assert bare("store", "stats", url).fields["Webhooks"] == "3"
+    assert "secret" not in bare("store", "export", url, "-").out
+    fields = bare("store", "prune", url, "--ttl", "0").fields
+    assert (fields["Tasks dropped"], fields["Webhooks dropped"]) == ("2", "0")
+    assert bare("store", "stats", url).fields["Webhooks"] == "1"
 
 
 def test_prune_without_options_does_what_the_store_says_of_itself(bare: Tieline, url: str) -> None:

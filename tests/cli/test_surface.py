@@ -22,6 +22,8 @@ COMMANDS = (
     *("send", "card get", "task get", "task list", "task cancel", "task subscribe", "task download"),
     *("config show", "completion", "serve", "help"),
     *("auth login", "auth status", "auth logout"),
+    *("push listen", "push set", "push get", "push list", "push delete"),
+    *("task push-config create", "task push-config get", "task push-config list", "task push-config delete"),
     *("store migrate", "store stats", "store prune", "store export", "store import"),
 )
 # §6.5, as --help tells them
@@ -68,7 +70,20 @@ def test_help_of_every_command_is_the_same_by_flag_and_by_the_help_command(bare:
 def test_help_shows_all_commands_and_every_canonical_option(bare: Tieline) -> None:
     told = bare("--help").out
     assert bare("help").out == told
-    for name in ("send", "task", "auth", "card", "serve", "store", "config", "completion", "help"):
+    for name in (
+        "send",
+        "task",
+        "push",
+        "card",
+        "auth",
+        "init",
+        "serve",
+        "store",
+        "token",
+        "config",
+        "completion",
+        "help",
+    ):
         assert re.search(rf"^  {name} ", told, re.MULTILINE), name
     for flag in CANONICAL:
         assert re.search(rf"(?<![\w-]){flag}(?![\w-])", told), flag
@@ -103,8 +118,12 @@ def test_completion_prints_a_script_for_the_shell(bare: Tieline, shell: str) -> 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("tieline ", {"send", "task", "auth", "card", "serve", "store", "config", "completion", "help"}),
-        ("tieline task ", {"get", "list", "cancel", "subscribe", "download"}),
+        (
+            "tieline ",
+            {"send", "task", "push", "card", "auth", "init", "serve", "store", "token", "config", "completion", "help"},
+        ),
+        ("tieline task ", {"get", "list", "cancel", "subscribe", "download", "push-config"}),
+        ("tieline push ", {"listen", "set", "get", "list", "delete"}),
         ("tieline auth ", {"login", "status", "logout"}),
         ("tieline store ", {"migrate", "stats", "prune", "export", "import"}),
         ("tieline task get --wa", {"--wait", "--watch"}),

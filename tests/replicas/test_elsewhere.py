@@ -93,6 +93,24 @@ async def test_a_subscriber_that_comes_back_over_another_replica_goes_on_where_i
 
 @both
 @within(30)
+async def test_a_follower_hears_of_everything_though_the_letters_that_tell_of_it_are_lost(database: str) -> None:
+    gate = Gate()
+    async with replicas(agent(name="Gate")(gate.__call__), database) as here:
+        first = await here[0].send_message(send("3", at_once=True), CALLER)
+        assert isinstance(first.value, Task)
+        cursor = await here[1].subscribe_to_task(subscribe(first.value.id), CALLER)
+        owner = here[0].replica
+        assert owner is not None
+        while not owner._followers:  # noqa: ASYNC110 - a letter that arrives tells nobody else
+            await asyncio.sleep(0.01)
+        owner._followers.clear()  # as if it had never arrived
+        gate.let(3)
+        events = await events_of(cursor)
+        assert text_of(events[0]) + chunks(events) == "0 1 2 "
+
+
+@both
+@within(30)
 async def test_a_cancel_reaches_the_agent_wherever_it_is_and_is_told_when_it_has_stopped(database: str) -> None:
     gate = Gate()
     async with replicas(agent(name="Gate")(gate.__call__), database) as here:

@@ -12,6 +12,7 @@ from tests.engine.scene import within
 from tests.replicas.scene import (
     CALLER,
     DATABASES,
+    LEASE_S,
     Replicas,
     cancel,
     replicas,
@@ -190,3 +191,27 @@ async def test_one_task_that_brings_servers_down_does_not_take_the_others_with_i
         assert len(at_work[1]) == 1  # the others wait for their turn
         while len(here[2].runs) < 5:  # noqa: ASYNC110 - they tell nobody
             await asyncio.sleep(0.1)
+
+
+@both
+@within(60)
+async def test_many_tasks_that_have_seen_servers_die_are_all_at_work_again_within_the_lease(database: str) -> None:
+    async def stays(turn: Turn) -> Any:
+        yield "a"
+        await asyncio.Event().wait()
+
+    async with replicas(agent(name="Stays", resumable=True)(stays), database, 1) as here:
+        await asyncio.gather(*(begun(here[0], str(n)) for n in range(200)))
+        for crash in range(2):
+            await here.crash(crash)
+            service = await here.add()
+            looks = service.replica
+            assert looks is not None
+            counts = await looks.store.beat()
+            for other, count in counts.items():
+                if other != looks.id:
+                    assert await looks.store.bury(other, count)
+            await service.adopt()
+        async with asyncio.timeout(LEASE_S):
+            while here[2].busy < 200:  # noqa: ASYNC110 - they tell nobody
+                await asyncio.sleep(0.02)

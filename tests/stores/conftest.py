@@ -21,7 +21,8 @@ from tieline.stores.sqlite import SQLiteStore
 FOR_EVER = Retention()
 
 _SCHEMAS = 4  # more than any test has open at once
-_EMPTY = "; ".join(f"DELETE FROM {{0}}.{table}" for table in ("tasks", "log", "messages", "replicas", "letters"))
+_TABLES = ("tasks", "log", "messages", "replicas", "letters", "webhooks")
+_EMPTY = "; ".join(f"DELETE FROM {{0}}.{table}" for table in _TABLES)
 
 
 class Backend(NamedTuple):

@@ -14,7 +14,10 @@ from tests.stores.conftest import BACKENDS, DURABLE, SHARED
 
 HERE = Path(__file__).parent
 ROWS: list[dict[str, Any]] = tomllib.loads((HERE / "requirements.toml").read_text(encoding="utf-8"))["requirement"]
-SUITE = ("log", "list", "messages", "retention", "retention_by_kind", "carrying", "shared")
+SUITE = (
+    *("log", "list", "messages", "webhooks", "retention", "retention_by_kind", "carrying"),
+    *("shared", "shared_webhooks"),
+)
 STORES = {"every": list(BACKENDS), "durable": DURABLE, "shared": SHARED}
 
 # What a test asks for says which stores it is run on.

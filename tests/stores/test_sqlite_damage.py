@@ -28,7 +28,7 @@ async def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left_
         db.execute("PRAGMA user_version=99")
     db.close()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"schema 99.* reads up to 2") as error:
+        with pytest.raises(StoreError, match=r"schema 99.* reads up to 3") as error:
             await SQLiteStore(path).open()
         assert str(path) in str(error.value)
     db = sqlite3.connect(path)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, ClassVar
 
 from tieline.event import Event
-from tieline.stores.base import Append, Outcome, Page, Pruned, Query, Record, Stats, Store, StoredTask
+from tieline.stores.base import Append, Outcome, Page, Pruned, Query, Record, Stats, Store, StoredTask, Webhook
 from tieline.stores.memory import MemoryStore
 
 __all__ = ["WrappedStore"]
@@ -48,6 +48,33 @@ class WrappedStore:
 
     def replied(self, key: bytes, reply: bytes) -> asyncio.Future[Any] | None:
         return self.inner.replied(key, reply)
+
+    async def set_webhook(self, webhook: Webhook, limit: int) -> bool:
+        return await self.inner.set_webhook(webhook, limit)
+
+    async def webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
+        return await self.inner.webhooks(scope, task_id)
+
+    async def drop_webhook(self, scope: str, task_id: str, id: str) -> bool:
+        return await self.inner.drop_webhook(scope, task_id, id)
+
+    async def claim_webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
+        return await self.inner.claim_webhooks(scope, task_id)
+
+    async def take_webhooks(self, scope_prefix: str, limit: int = 100) -> Sequence[Webhook]:
+        return await self.inner.take_webhooks(scope_prefix, limit)
+
+    def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
+        return self.inner.delivered(webhook, after)
+
+    async def give_up_webhook(self, webhook: Webhook, after: int, failed: int, at: int, reason: str) -> None:
+        await self.inner.give_up_webhook(webhook, after, failed, at, reason)
+
+    async def dead_webhooks(self, scope_prefix: str, limit: int = 1000) -> Sequence[Webhook]:
+        return await self.inner.dead_webhooks(scope_prefix, limit)
+
+    async def revive_webhook(self, scope: str, task_id: str, id: str) -> bool:
+        return await self.inner.revive_webhook(scope, task_id, id)
 
     async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
         return await self.inner.prune(now, told)

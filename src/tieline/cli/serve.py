@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from tieline.cli.amounts import read_lease, read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
+from tieline.cli.guarding import OF_AUTH, auth_of, guarded, push_of, rates_of, tls_of
 from tieline.cli.notes import Notes
 from tieline.cli.opened import STORES, VARIABLE, named_store
 from tieline.cli.options import CONTEXT, settings_of
@@ -45,6 +46,9 @@ _OF_THE_APP: Final = (
     "run_seconds",
     "ttl",
     "lease",
+    "runs_per_caller",
+    "queued_runs",
+    *OF_AUTH,
 )
 
 
@@ -133,6 +137,7 @@ _OF_THE_APP: Final = (
     metavar="SECONDS",
     help="How long ended tasks are kept: 30m, 24h, 7d, none.  [default: what the store keeps]",
 )
+@guarded
 @click.pass_context
 def serve(context: click.Context, /, target: str, **options: Any) -> int:
     """Publish the agent in FILE, or in a module: its card, JSON-RPC, HTTP+JSON, event streams, and gRPC if asked for.
@@ -158,6 +163,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     try:
         if options["workers"] > 1 and worker is None:
             return _serve_with(options, notes)
+        tls = tls_of(options)
         found = load_agents(target)
         if isinstance(found, App):
             _refuse_options(context, target)
@@ -172,6 +178,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
                 on_ready=_ready(notes, grpc, where, worker),
                 leave_s=_LEAVE_S,
                 listening=None if worker is None else worker.socket,
+                tls=tls,
             )
             return 0
         where, store = _store(options["store"], target, found, options["ttl"], context)
@@ -193,8 +200,16 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
             limits=Limits(
-                run_s=options["run_seconds"], concurrent_runs=options["concurrent_runs"], lease_s=options["lease"]
+                run_s=options["run_seconds"],
+                concurrent_runs=options["concurrent_runs"],
+                queued_runs=options["queued_runs"],
+                runs_per_caller=options["runs_per_caller"],
+                lease_s=options["lease"],
             ),
+            auth=auth_of(options),
+            rates=rates_of(options),
+            push=push_of(options),
+            tls=tls,
             on_grpc=grpc.append,
             on_ready=_ready(notes, grpc, where, worker),
             on_drain=None if worker else lambda busy: _draining(notes, busy, options["drain"]),

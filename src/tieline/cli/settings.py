@@ -267,7 +267,7 @@ _ALL: Final = (
         switch=True,
         aliases=("return-immediately", "no-wait"),
     ),
-    Setting("task-id", "The task to continue or to act on.", read_text, metavar="ID"),
+    Setting("task-id", "The task to continue or to act on.", read_text, metavar="ID", aliases=("task",)),
     Setting("context-id", "The context to start the new task in.", read_text, metavar="ID"),
     Setting("metadata", "Metadata of the request, a JSON object.", read_metadata, metavar="JSON"),
     Setting(

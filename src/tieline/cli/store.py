@@ -68,8 +68,8 @@ def _fields(states: Mapping[TaskState, int]) -> list[tuple[str, str]]:
 def migrate(context: click.Context, url: str | None) -> int:
     """Make the store's tables (its file, its keys), or bring them to this version's schema. Tasks stay.
 
-    PostgreSQL needs it before its first server, and after an update that says so. The others are made ready by whoever
-    opens them.
+    PostgreSQL needs it before its first server, PostgreSQL and Redis after an update that says so. Else a store is made
+    ready by whoever opens it.
     """
     from tieline.stores import shown
 
@@ -87,7 +87,7 @@ def migrate(context: click.Context, url: str | None) -> int:
 @click.command("stats", cls=Command, settings=PRESENTATION, params=[store_argument()])
 @click.pass_context
 def stats(context: click.Context, url: str | None) -> int:
-    """Show what is in a store: tasks by state, events, outcomes of messages, bytes, and how many servers use it."""
+    """Show what is in a store: tasks by state, events, outcomes, webhooks, bytes, and how many servers use it."""
     from tieline.stores import shown
 
     out = output_of(context)
@@ -104,6 +104,8 @@ def stats(context: click.Context, url: str | None) -> int:
             "states": dict(_by_state(counted.states)),
             "events": counted.events,
             "messages": counted.messages,
+            "webhooks": counted.webhooks,
+            "deadWebhooks": counted.dead_webhooks,
             "bytes": counted.bytes,
             "oldest": oldest,
             "replicas": replicas,
@@ -114,6 +116,8 @@ def stats(context: click.Context, url: str | None) -> int:
             *_fields(counted.states),
             ("Events", str(counted.events)),
             ("Messages", str(counted.messages)),
+            ("Webhooks", str(counted.webhooks)),
+            ("Dead webhooks", str(counted.dead_webhooks)),
             ("Size", told_size(counted.bytes)),
             ("Oldest", oldest or "none"),
             ("Replicas", str(replicas)),
@@ -181,7 +185,7 @@ def _keeps(context: click.Context, param: click.Parameter, values: tuple[str, ..
 def prune(context: click.Context, /, url: str | None, **given: Any) -> int:
     """Drop what is old. With options exactly what they say, without any what the kind of store says of itself.
 
-    Tasks that have not ended stay, whatever their age.
+    Tasks that have not ended stay, whatever their age. Webhooks go with their tasks, and after a day without one.
     """
     from tieline.stores import shown
 
@@ -199,6 +203,7 @@ def prune(context: click.Context, /, url: str | None, **given: Any) -> int:
             "states": dict(_by_state(pruned.states)),
             "logs": pruned.logs,
             "messages": pruned.messages,
+            "webhooks": pruned.webhooks,
             "bytes": pruned.bytes,
         },
         [
@@ -207,6 +212,7 @@ def prune(context: click.Context, /, url: str | None, **given: Any) -> int:
             *_fields(pruned.states),
             ("Logs dropped", str(pruned.logs)),
             ("Messages forgotten", str(pruned.messages)),
+            ("Webhooks dropped", str(pruned.webhooks)),
             ("Freed", told_size(pruned.bytes)),
         ],
     )
@@ -228,7 +234,7 @@ def _retention(
 
 
 def _steps(pruned: Pruned) -> int:
-    return pruned.tasks + pruned.logs + pruned.messages
+    return pruned.tasks + pruned.logs + pruned.messages + pruned.webhooks
 
 
 def _told(pruned: Pruned) -> str:

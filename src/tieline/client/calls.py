@@ -24,6 +24,7 @@ from tieline.errors import (
     ExtensionSupportRequired,
     InvalidParams,
     MethodNotFound,
+    PushNotificationNotSupported,
     TaskInDoubt,
     TaskNotFound,
     Unreachable,
@@ -32,7 +33,11 @@ from tieline.errors import (
 from tieline.ids import new_id
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -41,9 +46,11 @@ from tieline.types import (
     SubscribeToTaskRequest,
     Task,
     TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    Value,
 )
 from tieline.wire.dialects import dialect_of
 from tieline.wire.v01 import V01
@@ -53,7 +60,7 @@ __all__ = ["Calls", "streamed_answer", "wait"]
 _LONGEST_POLL_S = 30.0
 
 A = TypeVar("A", Task, Message, Task | Message)
-R = TypeVar("R", SendMessageRequest, GetTaskRequest, ListTasksRequest, CancelTaskRequest, SubscribeToTaskRequest)
+R = TypeVar("R", bound=Value)
 
 
 class Calls:
@@ -170,6 +177,41 @@ class Calls:
         """CancelTask."""
         return self.route.call(lambda way: way.transport.cancel(_addressed(request, way), named))
 
+    # --- webhooks -----------------------------------------------------------------------------------------------------
+
+    def check_pushes(self) -> None:
+        """Raises PushNotificationNotSupported where the card does not say that the agent pushes (A2A 1.0 §3.3.4)."""
+        if not self.card.capabilities.push_notifications:
+            raise PushNotificationNotSupported(
+                f"The card of {self.card.name!r} says that this agent sends no push notifications."
+            )
+
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, named: tuple[str, ...]
+    ) -> TaskPushNotificationConfig:
+        """CreateTaskPushNotificationConfig."""
+        self.check_pushes()
+        return await self.route.call(lambda way: way.transport.set_webhook(_addressed(webhook, way), named))
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, named: tuple[str, ...]
+    ) -> TaskPushNotificationConfig:
+        """GetTaskPushNotificationConfig."""
+        self.check_pushes()
+        return await self.route.call(lambda way: way.transport.get_webhook(_addressed(request, way), named))
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, named: tuple[str, ...]
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """ListTaskPushNotificationConfigs."""
+        self.check_pushes()
+        return await self.route.call(lambda way: way.transport.list_webhooks(_addressed(request, way), named))
+
+    async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, named: tuple[str, ...]) -> None:
+        """DeleteTaskPushNotificationConfig."""
+        self.check_pushes()
+        await self.route.call(lambda way: way.transport.delete_webhook(_addressed(request, way), named))
+
 
 def _subscription(
     task_id: str, last_event_id: str | None, named: tuple[str, ...]
@@ -195,7 +237,7 @@ def _resumption(task_id: str, last_event_id: str | None, named: tuple[str, ...])
 def _addressed(request: R, way: Way) -> R:
     """`request` with exactly the tenant of the interface that it goes to (A2A 1.0 §8.3.2)."""
     tenant = way.interface.tenant
-    return request if tenant is None else replace(request, tenant=tenant)
+    return request if tenant is None else replace(request, tenant=tenant)  # every request has one
 
 
 def _in_doubt(request: SendMessageRequest, error: Exception) -> TaskInDoubt:

@@ -18,13 +18,18 @@ from tieline.errors import InternalError, PeerTimeout
 from tieline.stores import StoreError
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     Value,
     decode,
 )
@@ -63,6 +68,27 @@ class DirectTransport:
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
         answer = await self._limited(self._service.cancel_task(_copied(request), _caller(extensions)))
         return V1.decode_task(answer.json)
+
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        setting = self._service.create_push_notification_config(_copied(webhook), _caller(extensions))
+        return V1.decode_config(V1.encode_config(await self._limited(setting)))
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        reading = self._service.get_push_notification_config(_copied(request), _caller(extensions))
+        return V1.decode_config(V1.encode_config(await self._limited(reading)))
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, extensions: Sequence[str]
+    ) -> ListTaskPushNotificationConfigsResponse:
+        listing = self._service.list_push_notification_configs(_copied(request), _caller(extensions))
+        return V1.decode_configs(V1.encode_configs(await self._limited(listing)))
+
+    async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
+        await self._limited(self._service.delete_push_notification_config(_copied(request), _caller(extensions)))
 
     async def open(
         self,

@@ -166,7 +166,8 @@ class CardCache:
         if answer.status != 200:
             check_authentication(answer)
             if answer.status not in _NOT_HERE:
-                raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card.")
+                says = f": {answer.excerpt}" if answer.body else "."
+                raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card{says}")
             return None
         found = _found(answer.body, answer.url, url)
         self._keep(key, found, answer.headers)

@@ -57,13 +57,18 @@ from tieline.errors import (
 )
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
 )
 from tieline.wire import protobuf, protobuf03
 from tieline.wire.protobuf_rpcs import Rpc
@@ -181,6 +186,29 @@ class GrpcTransport:
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
         answer: Task = await self._call("CancelTask", request, extensions)
         return answer
+
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        answer: TaskPushNotificationConfig = await self._call("CreateTaskPushNotificationConfig", webhook, extensions)
+        return answer
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        answer: TaskPushNotificationConfig = await self._call("GetTaskPushNotificationConfig", request, extensions)
+        return answer
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, extensions: Sequence[str]
+    ) -> ListTaskPushNotificationConfigsResponse:
+        page: ListTaskPushNotificationConfigsResponse = await self._call(
+            "ListTaskPushNotificationConfigs", request, extensions
+        )
+        return page
+
+    async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
+        await self._call("DeleteTaskPushNotificationConfig", request, extensions)
 
     async def open(
         self,

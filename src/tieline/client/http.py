@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import io
 import os
+import re
 import ssl
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +65,7 @@ _ALWAYS_SAME_VERB: Final = frozenset((307, 308))
 _REDIRECT: Final = frozenset((301, 302, 303, 307, 308))
 _LARGE_BODY_BYTES: Final = 1 << 20  # aiohttp wants more than this as a file
 _EXCERPT_CHARS: Final = 200
+_TITLE: Final = re.compile(r"<title[^>]*>([^<]*[^<\s])\s*</title>", re.IGNORECASE)
 _HEADER_CHARS: Final = 80  # of a header that is repeated
 
 Verify = bool | str | ssl.SSLContext
@@ -84,8 +87,10 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def excerpt(self) -> str:
-        """The beginning of the body, for an error message."""
-        text = self.body[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").strip()
+        """The beginning of the body in one line, for an error message; of a page that has a title, that alone."""
+        text = " ".join(self.body[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").split())
+        if text.startswith("<") and (title := _TITLE.search(text)) is not None:
+            text = html.unescape(title[1].strip())
         return text[:_EXCERPT_CHARS] + ("..." if len(text) > _EXCERPT_CHARS else "")
 
 

@@ -14,7 +14,11 @@ from tieline.client.transport import Events, OneEvent
 from tieline.errors import A2AError, InvalidPeerResponse, UnsupportedOperation
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -22,6 +26,7 @@ from tieline.types import (
     StreamEvent,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     Value,
 )
 from tieline.wire import jsonrpc
@@ -62,6 +67,27 @@ class JsonRpcTransport:
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
         return self._dialect.decode_task(await self._call("CancelTask", request, extensions))
 
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        return self._dialect.decode_config(await self._call("CreateTaskPushNotificationConfig", webhook, extensions))
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        return self._dialect.decode_config(await self._call("GetTaskPushNotificationConfig", request, extensions))
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, extensions: Sequence[str]
+    ) -> ListTaskPushNotificationConfigsResponse:
+        return self._dialect.decode_configs(await self._call("ListTaskPushNotificationConfigs", request, extensions))
+
+    async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
+        id_, body = self._encoded("DeleteTaskPushNotificationConfig", request)
+        answer = await self._http.answer("POST", self._url, request_headers(self._headers, extensions), body)
+        if answer.status != 200 or not _says_nothing(answer.body):
+            _result(answer, id_)
+
     async def open(
         self,
         request: SendMessageRequest | SubscribeToTaskRequest,
@@ -97,6 +123,17 @@ class JsonRpcTransport:
             raise UnsupportedOperation(f"A2A {self._dialect.version} has no {method}.")
         id_ = next(self._ids)
         return id_, jsonrpc.encode_call(id_, name, self._dialect.encode_params(METHODS[method], request))
+
+
+def _says_nothing(body: bytes) -> bool:
+    """Whether a response has neither result nor error, as some servers leave off a result that is null."""
+    try:
+        return set(_read_members(body)) <= {"jsonrpc", "id"}
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+
+
+_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Id(msgspec.Struct, frozen=True, gc=False):

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from datetime import UTC, datetime
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.calls import Calls, streamed_answer, wait
 from tieline.client.content import Content, Reply, message_of, reply_of
@@ -20,7 +22,10 @@ from tieline.client.transport import Timeouts
 from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -29,12 +34,16 @@ from tieline.types import (
     SendMessageRequest,
     StreamEvent,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 
-__all__ = ["Connection", "Peer", "connect"]
+__all__ = ["Connection", "Peer", "Webhook", "connect"]
 
 _POLL_S = 2.0
+
+Webhook = str | TaskPushNotificationConfig
+"""The URL of a webhook, or all there is to say of one: its id too, and the credentials that it is to be called with."""
 
 
 class Peer:
@@ -118,7 +127,7 @@ class Peer:
         if after is not None:
             task_id, context_id = _following_up(after, task_id, context_id)
         request = self._request(
-            content, task_id, context_id, metadata, accepted_output_modes, None, False, reference_task_ids
+            content, task_id, context_id, metadata, accepted_output_modes, None, False, reference_task_ids, None
         )
         calls = self._calls
         named = calls.extensions(extensions)
@@ -138,6 +147,7 @@ class Peer:
         history_length: int | None = None,
         return_immediately: bool = False,
         reference_task_ids: Sequence[str] = (),
+        webhook: Webhook | None = None,
         extensions: Sequence[str] = (),
     ) -> Task | Message:
         """Send a message (A2A 1.0 §3.1.1); the agent answers when the task rests or ends.
@@ -151,9 +161,11 @@ class Peer:
             history_length: Messages of history in the answer; None is what the agent gives, 0 none.
             return_immediately: Do not wait for the task, only for its beginning.
             reference_task_ids: Other tasks that it speaks of.
+            webhook: Where the agent is to send what happens to the task, as of `set_webhook`.
             extensions: URIs to name beside those of `connect`.
 
         Raises:
+            PushNotificationNotSupported: there is a webhook, and the card says that the agent sends nothing to any.
             TaskInDoubt: the connection broke behind the request. It is not sent again.
         """
         request = self._request(
@@ -165,6 +177,7 @@ class Peer:
             history_length,
             return_immediately,
             reference_task_ids,
+            webhook,
         )
         return await self._calls.send(request, self._calls.extensions(extensions))
 
@@ -178,6 +191,7 @@ class Peer:
         accepted_output_modes: Sequence[str] = (),
         history_length: int | None = None,
         reference_task_ids: Sequence[str] = (),
+        webhook: Webhook | None = None,
         extensions: Sequence[str] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         """Send a message and give every event as it comes (A2A 1.0 §3.1.2). Arguments as of `send`.
@@ -191,7 +205,15 @@ class Peer:
             TaskInDoubt: the stream broke and could not be taken up again, or broke before the agent told of a task.
         """
         request = self._request(
-            content, task_id, context_id, metadata, accepted_output_modes, history_length, False, reference_task_ids
+            content,
+            task_id,
+            context_id,
+            metadata,
+            accepted_output_modes,
+            history_length,
+            False,
+            reference_task_ids,
+            webhook,
         )
         return self._calls.stream(request, self._calls.extensions(extensions))
 
@@ -318,6 +340,67 @@ class Peer:
                 raise
             raise PeerTimeout(f"Task {task_id!r} is still at work after {timeout_s:g} s.") from None
 
+    # --- webhooks -----------------------------------------------------------------------------------------------------
+
+    async def set_webhook(
+        self, task_id: str, webhook: Webhook, *, extensions: Sequence[str] = ()
+    ) -> TaskPushNotificationConfig:
+        """Have what happens to a task sent to a URL (A2A 1.0 §3.1.7); what receives it may be a WebhookReceiver.
+
+        Args:
+            task_id: The task.
+            webhook: A URL that the agent can reach, or a TaskPushNotificationConfig with it, an `id` (where a task has
+                several), a `token`, and the `authentication` by which the receiver knows the agent.
+            extensions: URIs to name beside those of `connect`.
+
+        Returns:
+            The webhook as the agent has it, with its id.
+
+        Raises:
+            PushNotificationNotSupported: the card says that the agent sends no notifications; nothing was sent.
+            TaskNotFound; InvalidParams: the agent does not call such a URL.
+        """
+        config = replace(_config(webhook), task_id=task_id)
+        return await self._calls.set_webhook(config, self._calls.extensions(extensions))
+
+    async def get_webhook(
+        self, task_id: str, id: str | None = None, *, extensions: Sequence[str] = ()
+    ) -> TaskPushNotificationConfig:
+        """Read a webhook of a task (A2A 1.0 §3.1.8). Raises TaskNotFound.
+
+        Without an id: the one that was set without.
+        """
+        request = GetTaskPushNotificationConfigRequest(task_id, id or task_id)
+        return await self._calls.get_webhook(request, self._calls.extensions(extensions))
+
+    async def list_webhooks(
+        self, task_id: str, *, extensions: Sequence[str] = ()
+    ) -> tuple[TaskPushNotificationConfig, ...]:
+        """All webhooks of a task (A2A 1.0 §3.1.9). Raises TaskNotFound; UnsupportedOperation in 0.1."""
+        named = self._calls.extensions(extensions)
+        found: tuple[TaskPushNotificationConfig, ...] = ()
+        token: str | None = None
+        tokens: set[str] = set()
+        while True:
+            page = await self._calls.list_webhooks(
+                ListTaskPushNotificationConfigsRequest(task_id, None, None, token), named
+            )
+            found += page.configs
+            token = page.next_page_token
+            if not token:
+                return found
+            if token in tokens:
+                raise InvalidPeerResponse("The agent gives the same pages of webhooks again and again.")
+            tokens.add(token)
+
+    async def delete_webhook(self, task_id: str, id: str | None = None, *, extensions: Sequence[str] = ()) -> None:
+        """Remove a webhook of a task (A2A 1.0 §3.1.10), also when it is not there any more.
+
+        Without an id: the one that was set without. Raises TaskNotFound; UnsupportedOperation in 0.1.
+        """
+        request = DeleteTaskPushNotificationConfigRequest(task_id, id or task_id)
+        await self._calls.delete_webhook(request, self._calls.extensions(extensions))
+
     def _request(
         self,
         content: Content,
@@ -328,12 +411,17 @@ class Peer:
         history_length: int | None,
         return_immediately: bool,
         reference_task_ids: Sequence[str],
+        webhook: Webhook | None,
     ) -> SendMessageRequest:
         message = message_of(content, task_id=task_id, context_id=context_id, reference_task_ids=reference_task_ids)
         configuration = None
-        if accepted_output_modes or history_length is not None or return_immediately:
+        config = None
+        if webhook is not None:
+            self._calls.check_pushes()
+            config = replace(_config(webhook), task_id=None)  # it is for the task of the message (§3.2.2)
+        if accepted_output_modes or history_length is not None or return_immediately or config is not None:
             modes = (accepted_output_modes,) if isinstance(accepted_output_modes, str) else tuple(accepted_output_modes)
-            configuration = SendMessageConfiguration(modes, None, history_length, return_immediately)
+            configuration = SendMessageConfiguration(modes, config, history_length, return_immediately)
         return SendMessageRequest(message, None, configuration, metadata)
 
 
@@ -435,6 +523,10 @@ def connect(
         return Peer(await opened(ref, options), extensions=extensions, recovery=recovery)
 
     return Connection(opening)
+
+
+def _config(webhook: Webhook) -> TaskPushNotificationConfig:
+    return TaskPushNotificationConfig(webhook) if isinstance(webhook, str) else webhook
 
 
 def _following_up(

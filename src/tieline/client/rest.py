@@ -13,7 +13,11 @@ from tieline.client.transport import Events, OneEvent
 from tieline.errors import A2AError, InvalidPeerResponse, MethodNotFound, TaskNotFound
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -21,12 +25,13 @@ from tieline.types import (
     StreamEvent,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     Value,
 )
 from tieline.wire import rest
 from tieline.wire.methods import METHODS, Method
 from tieline.wire.rest_forms import RestForm
-from tieline.wire.v1 import encoded
+from tieline.wire.v1 import V1, encoded
 
 __all__ = ["RestTransport"]
 
@@ -38,6 +43,10 @@ _GET = METHODS["GetTask"]
 _LIST = METHODS["ListTasks"]
 _CANCEL = METHODS["CancelTask"]
 _SUBSCRIBE = METHODS["SubscribeToTask"]
+_SET_WEBHOOK = METHODS["CreateTaskPushNotificationConfig"]
+_GET_WEBHOOK = METHODS["GetTaskPushNotificationConfig"]
+_LIST_WEBHOOKS = METHODS["ListTaskPushNotificationConfigs"]
+_DELETE_WEBHOOK = METHODS["DeleteTaskPushNotificationConfig"]
 
 _ACCEPT = f"{rest.MEDIA_TYPE}, application/json"
 _NO_BODY = b""
@@ -72,6 +81,24 @@ class RestTransport:
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task:
         return self._decoded(self._dialect.decode_task, await self._call(_CANCEL, request, extensions))
 
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        return self._decoded(self._dialect.decode_config, await self._call(_SET_WEBHOOK, webhook, extensions))
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig:
+        return self._decoded(self._dialect.decode_config, await self._call(_GET_WEBHOOK, request, extensions))
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, extensions: Sequence[str]
+    ) -> ListTaskPushNotificationConfigsResponse:
+        return self._decoded(self._dialect.decode_configs, await self._call(_LIST_WEBHOOKS, request, extensions))
+
+    async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
+        await self._call(_DELETE_WEBHOOK, request, extensions)
+
     async def open(
         self,
         request: SendMessageRequest | SubscribeToTaskRequest,
@@ -105,6 +132,8 @@ class RestTransport:
         if method.body:
             encoded(request)  # refuses what cannot be written, as for every other request
         verb, path, body = rest.encode_request(method, request)
+        if method is _SET_WEBHOOK and self._dialect is not V1:
+            body = self._dialect.encode_params(method, request)
         return self._form.verbs.get(method.name, verb), self._at(path), body
 
     def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
@@ -138,7 +167,8 @@ class RestTransport:
     def _body(self, answer: Answer, method: Method, request: Value) -> bytes:
         """The body of a response that succeeded; raises the error in one that did not."""
         if 200 <= answer.status < 300:
-            check_json(answer)
+            if method is not _DELETE_WEBHOOK:  # whose answer says nothing, and may be empty
+                check_json(answer)
             self._served = True
             return answer.body
         check_authentication(answer)
@@ -158,7 +188,7 @@ def _names_task(request: Value) -> str | None:
     """The task that a request is about."""
     if isinstance(request, SendMessageRequest):
         return request.message.task_id
-    return getattr(request, "id", None)
+    return getattr(request, "task_id", None) or getattr(request, "id", None)
 
 
 def _task_not_found(task_id: str, error: A2AError) -> TaskNotFound:

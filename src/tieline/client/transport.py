@@ -10,7 +10,11 @@ import msgspec
 from tieline.errors import InvalidPeerResponse, PeerError
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -18,6 +22,7 @@ from tieline.types import (
     StreamEvent,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
 )
 
 __all__ = ["Events", "NotServed", "Numbered", "OneEvent", "Timeouts", "Transport"]
@@ -88,6 +93,22 @@ class Transport(Protocol):
     async def list(self, request: ListTasksRequest, extensions: Sequence[str]) -> ListTasksResponse: ...
 
     async def cancel(self, request: CancelTaskRequest, extensions: Sequence[str]) -> Task: ...
+
+    async def set_webhook(
+        self, webhook: TaskPushNotificationConfig, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig: ...
+
+    async def get_webhook(
+        self, request: GetTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> TaskPushNotificationConfig: ...
+
+    async def list_webhooks(
+        self, request: ListTaskPushNotificationConfigsRequest, extensions: Sequence[str]
+    ) -> ListTaskPushNotificationConfigsResponse: ...
+
+    async def delete_webhook(
+        self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]
+    ) -> None: ...
 
     async def open(
         self,

@@ -7,6 +7,8 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from msgspec.structs import replace
+
 from tieline.card import (
     AgentCapabilities,
     AgentCard,
@@ -18,10 +20,11 @@ from tieline.card import (
 )
 
 if TYPE_CHECKING:
-    from tieline.engine.turn import Turn
+    from tieline.engine.turn import Caller, Turn
 
-__all__ = ["Agent", "AgentFunction", "agent"]
+__all__ = ["Agent", "AgentFunction", "agent", "may_use"]
 
+_SERVERS = "securityRequirements: "  # what a card says of security is for who serves the agent to check
 AgentFunction = Callable[["Turn"], AsyncGenerator[Any, None] | Awaitable[Any]]
 """What an agent is: an async generator function or an async function over a Turn."""
 
@@ -47,6 +50,7 @@ class Agent:
         while_running: Literal["queue", "refuse"] = "queue",
         task_after_s: float | None = 1.0,
         resumable: bool = False,
+        extended_skills: Sequence[AgentSkill] = (),
     ) -> None:
         self.function = function
         self.is_generator = _is_generator(function)
@@ -64,12 +68,18 @@ class Agent:
         self.while_running = while_running
         self.task_after_s = task_after_s
         self.resumable = resumable
+        self.extended_skills = tuple(extended_skills)
         self.required_extensions = frozenset(extension.uri for extension in extensions if extension.required)
-        self.accepted_types = frozenset(self.input_modes).union(*(skill.input_modes for skill in self.skills))
+        everything = (*self.skills, *self.extended_skills)
+        self.accepted_types = frozenset(self.input_modes).union(*(skill.input_modes for skill in everything))
+        self.guarded_skills = {skill.id: skill for skill in everything if skill.security_requirements}
+        self.has_open_skill = len(self.guarded_skills) < len(everything)
         if while_running not in ("queue", "refuse"):
             raise ValueError(f"while_running is 'queue' or 'refuse', not {while_running!r}")
         placeholder = (AgentInterface("http://localhost/", "JSONRPC", "1.0"),)
-        if faults := check_card(self.card(placeholder)):
+        whole = replace(self.card(placeholder), skills=everything)
+        faults = [fault for fault in check_card(whole) if not fault.startswith(_SERVERS)]
+        if faults:
             raise ValueError(f"the card of agent {name!r} would not be valid: {'; '.join(faults)}")
 
     def __call__(self, turn: Turn) -> AsyncGenerator[Any, None] | Awaitable[Any]:
@@ -78,8 +88,8 @@ class Agent:
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"
 
-    def card(self, interfaces: Sequence[AgentInterface]) -> AgentCard:
-        """The agent's card (A2A 1.0 §4.4.1) when it is mounted at `interfaces`."""
+    def card(self, interfaces: Sequence[AgentInterface], *, push: bool = False) -> AgentCard:
+        """The agent's card (A2A 1.0 §4.4.1) when it is mounted at `interfaces`; with `push` it sends notifications."""
         return AgentCard(
             name=self.name,
             description=self.description,
@@ -87,9 +97,9 @@ class Agent:
             version=self.version,
             capabilities=AgentCapabilities(
                 streaming=self.streaming,
-                push_notifications=False,
+                push_notifications=push,
                 extensions=self.extensions,
-                extended_agent_card=False,
+                extended_agent_card=bool(self.extended_skills),
             ),
             default_input_modes=self.input_modes,
             default_output_modes=self.output_modes,
@@ -99,12 +109,25 @@ class Agent:
             icon_url=self.icon_url,
         )
 
+    def extended_card(self, card: AgentCard, caller: Caller) -> AgentCard:
+        """Its card with the skills that this caller may use, beside those that all are told of (A2A 1.0 §13.3)."""
+        more = [skill for skill in self.extended_skills if may_use(skill, caller)]
+        return replace(card, skills=(*card.skills, *more))
+
     def accepts(self, media_type: str) -> bool:
         """Whether a part of this media type is among the input modes; `*/*` and `image/*` are understood."""
         if media_type in self.accepted_types or "*/*" in self.accepted_types:
             return True
         bare = media_type.partition(";")[0].strip().lower()
         return bare in self.accepted_types or f"{bare.partition('/')[0]}/*" in self.accepted_types
+
+
+def may_use(skill: AgentSkill, caller: Caller) -> bool:
+    """Whether a caller has the scopes of one of a skill's security requirements, or the skill has none."""
+    return not skill.security_requirements or any(
+        all(caller.scopes.issuperset(scopes.list) for scopes in requirement.schemes.values())
+        for requirement in skill.security_requirements
+    )
 
 
 @overload
@@ -126,6 +149,7 @@ def agent(
     while_running: Literal["queue", "refuse"] = "queue",
     task_after_s: float | None = 1.0,
     resumable: bool = False,
+    extended_skills: Sequence[AgentSkill] = (),
 ) -> Callable[[AgentFunction], Agent]: ...
 def agent(function: AgentFunction | None = None, /, **options: Any) -> Agent | Callable[[AgentFunction], Agent]:
     """Make an agent of an async function or async generator function with one parameter, the Turn.
@@ -147,6 +171,8 @@ def agent(function: AgentFunction | None = None, /, **options: Any) -> Agent | C
             another replica, instead of its task being FAILED. It does everything again: `ask` and `authorize` give
             the answers that were given, in their order, and what it says is told where it differs from what it had
             said. Do not opt in where doing a thing twice does harm.
+        extended_skills: Skills that only callers who have authenticated are told of (A2A 1.0 §3.1.11), those with
+            `security_requirements` only callers that have their scopes.
 
     Raises:
         TypeError: not an async function over one parameter.

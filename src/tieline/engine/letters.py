@@ -22,6 +22,7 @@ __all__ = [
     "Letter",
     "News",
     "Question",
+    "Rehook",
     "Unfollow",
     "Wait",
     "pack",
@@ -57,6 +58,10 @@ class Elsewhere(_Letter, frozen=True, array_like=True, tag=True, gc=False):
     """The task is not at work where this comes from: the store says where it is."""
 
 
+class Rehook(_Letter, frozen=True, array_like=True, tag=True, gc=False):
+    """The task has other webhooks than before."""
+
+
 class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A caller's message for the task's agent."""
 
@@ -68,6 +73,8 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
     metadata: bytes | None  # of the request, as JSON
     accepts: tuple[str, ...]
     named: bool  # the caller has named the task itself
+    scopes: tuple[str, ...] = ()
+    claims: bytes | None = None  # as JSON
 
     @classmethod
     def of(
@@ -82,10 +89,13 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
             None if metadata is None else encode(metadata),
             accepts,
             named,
+            tuple(caller.scopes),
+            encode(caller.claims) if caller.claims else None,
         )
 
     def read(self) -> tuple[Message, Caller, Metadata | None]:
-        caller = Caller(self.principal, self.tenant, self.version, self.extensions)
+        claims = {} if self.claims is None else load(self.claims, dict)
+        caller = Caller(self.principal, self.tenant, self.version, self.extensions, frozenset(self.scopes), claims)
         metadata: Metadata | None = None if self.metadata is None else load(self.metadata, dict)
         return load(self.message, Message), caller, metadata
 
@@ -115,7 +125,7 @@ class Answer(_Letter, frozen=True, array_like=True, tag=True):
     error: tuple[str, int, str, dict[str, str], tuple[tuple[str, str], ...]] | None = None
 
 
-Letter = Follow | Unfollow | News | Elsewhere | Question | Answer
+Letter = Follow | Unfollow | News | Elsewhere | Rehook | Question | Answer
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Letter)

@@ -27,6 +27,7 @@ from tieline.engine.letters import (
     Letter,
     News,
     Question,
+    Rehook,
     Unfollow,
     Wait,
     pack,
@@ -184,9 +185,9 @@ class Replica:
                 log.error("this replica cannot say that it is alive: %s", error)
                 self._seen.clear()
                 last = loop.time()
-                self._watch(began)
             except Exception:  # whatever it is, it must not be the end of this replica
                 log.exception("the look at other replicas failed")
+            self._watch(began)
 
     async def _look(self, beats: dict[str, int], now: float) -> None:
         """Strike off who has stood still, and take over what nobody is at work on."""
@@ -279,6 +280,11 @@ class Replica:
             self._post(replica, letters)
         for letter in letters:
             self._tell_remote(letter)
+
+    def tell_all(self, letter: Letter) -> None:
+        """Send a letter to every other replica."""
+        for replica in self.alive - {self.id}:
+            self._post(replica, [letter])
 
     def _send_news(self) -> None:
         outbox, self._outbox = self._outbox, {}
@@ -391,6 +397,10 @@ class Replica:
             self._take_follower(letter)
         elif isinstance(letter, Unfollow):
             self._forget_follower((letter.scope, letter.task_id), letter.replica)
+        elif isinstance(letter, Rehook):
+            service = self._service_of(letter.scope)
+            if service is not None and service.webhooks is not None:
+                self._begin(asyncio.ensure_future(service.webhooks.changed(letter.scope, letter.task_id)))
         else:
             self._tell_remote(letter)
 

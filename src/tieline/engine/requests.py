@@ -6,13 +6,14 @@ import base64
 import binascii
 from hashlib import blake2b
 
-from tieline.engine.agent import Agent
+from tieline.card import AgentSkill
+from tieline.engine.agent import Agent, may_use
 from tieline.engine.turn import Caller
 from tieline.errors import (
     ContentTypeNotSupported,
     ExtensionSupportRequired,
     InvalidParams,
-    PushNotificationNotSupported,
+    PermissionDenied,
 )
 from tieline.stores.base import Position
 from tieline.types import Message, Part, Role, SendMessageRequest, encode
@@ -48,10 +49,12 @@ def check_history_length(length: int | None, field: str) -> None:
 def check_message(agent: Agent, request: SendMessageRequest, caller: Caller) -> None:
     """Check that the agent can take the message.
 
-    Raises InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PushNotificationNotSupported.
+    Raises InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PermissionDenied.
     """
     message = request.message
     check_extensions(agent, caller)
+    if agent.guarded_skills:
+        _check_skill(agent, message, caller)
     if not message.message_id:
         raise InvalidParams.at("message.messageId", "must not be empty")
     if message.role is not Role.USER:
@@ -61,8 +64,6 @@ def check_message(agent: Agent, request: SendMessageRequest, caller: Caller) -> 
     configuration = request.configuration
     if configuration is not None:
         check_history_length(configuration.history_length, "configuration.historyLength")
-        if configuration.task_push_notification_config is not None:
-            raise PushNotificationNotSupported("This agent sends no push notifications: leave the webhook out.")
     for index, part in enumerate(message.parts):
         media_type = _media_type(part)
         if media_type is not None and not agent.accepts(media_type):
@@ -71,6 +72,25 @@ def check_message(agent: Agent, request: SendMessageRequest, caller: Caller) -> 
                 f"message.parts[{index}] is {media_type}; this agent takes {accepted}.",
                 metadata={"mediaType": media_type, "supported": accepted},
             )
+
+
+def _check_skill(agent: Agent, message: Message, caller: Caller) -> None:
+    """Check that the caller may use what it asks for: the skill that the message's metadata names, else any."""
+    named = (message.metadata or {}).get("skillId")
+    skill = agent.guarded_skills.get(named) if isinstance(named, str) else None
+    if skill is not None:
+        if not may_use(skill, caller):
+            raise PermissionDenied.for_scopes(f"The skill {skill.id}", _lacking(skill, caller))
+        return
+    if agent.has_open_skill or any(may_use(skill, caller) for skill in agent.guarded_skills.values()):
+        return
+    first = next(iter(agent.guarded_skills.values()))
+    raise PermissionDenied.for_scopes(f"The skill {first.id}", _lacking(first, caller))
+
+
+def _lacking(skill: AgentSkill, caller: Caller) -> list[str]:
+    needed = skill.security_requirements[0].schemes.values()
+    return sorted({scope for scopes in needed for scope in scopes.list} - caller.scopes)
 
 
 def check_named(task_id: str) -> None:

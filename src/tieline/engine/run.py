@@ -100,6 +100,7 @@ class Run(WrittenLog):
         "message",
         "metadata",
         "past",
+        "queued",
         "references",
         "resumed_from",
         "started",
@@ -128,6 +129,7 @@ class Run(WrittenLog):
         self.answer: Event | None = None  # a direct Message of the agent's; `reply` when it is kept
         self.interrupted: Past | None = None  # what an agent that waits was at, when it is not in this process any more
         self.past: Past | None = None  # what the agent had done when its server died, while it does it again
+        self.queued = False  # waits for other agents to finish
         self.started = 0.0
         self.deadline: float | None = None  # loop time at which the agent has to be done
         self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
@@ -154,6 +156,7 @@ class Run(WrittenLog):
         service.clock.not_before(record.updated)  # another replica's clock may be ahead of this one's
         run.base = run.emitted = run.published = record.version
         run.blobs = any(has_blob(message) for message in task.history)
+        run.hooked = True
         return run
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -213,6 +216,8 @@ class Run(WrittenLog):
         """Run the agent and make an end of its task, whatever it does."""
         self._begun = True
         try:
+            if self.queued:
+                await self._wait_in_line()
             if self._stopping is None and self.broken is None:
                 await self._iterate(turn)
             if self._stopping is not None:  # it caught the cancellation and came home
@@ -246,6 +251,16 @@ class Run(WrittenLog):
             self.service.ended(self)
             self._wake_all()
             self.go_on()
+
+    async def _wait_in_line(self) -> None:
+        """Be a task that is SUBMITTED until there is room for the agent; the time does not count."""
+        self.ensure_task()
+        deadline, self.deadline = self.deadline, None
+        await self.service.admitted(self)
+        if deadline is not None:
+            self.deadline = deadline + self.loop.time() - self.started
+        if self.state is TaskState.SUBMITTED:
+            self._emit_status(TaskState.WORKING, None)
 
     async def _iterate(self, turn: Turn) -> None:
         agent = self.agent
@@ -455,7 +470,7 @@ class Run(WrittenLog):
 
     def ensure_task(self) -> None:
         if self.state is None and self.answer is None and self.broken is None:
-            self._make_task(TaskState.WORKING)
+            self._make_task(TaskState.SUBMITTED if self.queued else TaskState.WORKING)
             self._flush()
 
     def agent_message(self, parts: tuple[Part, ...], metadata: Metadata | None = None) -> Message:

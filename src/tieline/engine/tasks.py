@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -20,10 +20,13 @@ from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
 from tieline.engine.run import Run
 from tieline.engine.turn import Caller
-from tieline.errors import InternalError, InvalidParams, Overloaded, TaskNotFound
+from tieline.errors import InternalError, InvalidParams, Overloaded, PermissionDenied, TaskNotFound
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
+
+if TYPE_CHECKING:
+    from tieline.engine.webhooks import Webhooks
 
 __all__ = ["Limits", "STOPPED", "Tasks"]
 
@@ -42,6 +45,10 @@ class Limits(msgspec.Struct, frozen=True):
 
     run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
     concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
+    queued_runs: int = (
+        0  # tasks that wait, SUBMITTED, for an agent to finish; with more, or with 0, callers are refused
+    )
+    runs_per_caller: int | None = None  # at work or queued for one caller of one tenant
     queued_messages: int = 16  # messages that wait for one task whose agent is at work
     cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most
     lease_s: float = 10.0  # seconds within which other replicas take over the tasks of one that died; 5 at least
@@ -62,6 +69,7 @@ class Tasks(ABC):
 
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         self.agent = agent
+        self.webhooks: Webhooks | None = None  # None: it sends no push notifications
         self.store = store
         self.limits = limits or Limits()
         self.clock = Clock()
@@ -81,6 +89,10 @@ class Tasks(ABC):
     @abstractmethod
     def began(self, run: Run) -> None:
         """A run's agent has been put to work."""
+
+    @abstractmethod
+    async def admitted(self, run: Run) -> None:
+        """Wait until there is room for a queued run's agent."""
 
     @abstractmethod
     def ended(self, run: Run) -> None:
@@ -110,7 +122,10 @@ class Tasks(ABC):
     # --- whose --------------------------------------------------------------------------------------------------------
 
     def _scope(self, caller: Caller, tenant: str | None) -> str:
+        """Whose tasks a caller means. Raises PermissionDenied when it names a tenant that is not its own."""
         name = tenant or caller.tenant
+        if caller.tenant and name != caller.tenant:
+            raise PermissionDenied(f"You may not call for the tenant {tenant!r}.")
         if not name and not caller.principal:
             return self._anonymous
         return f"{self.scope_prefix}{len(name)}:{name}/{caller.principal}"
@@ -174,7 +189,7 @@ class Tasks(ABC):
                 return record
             if found.state.terminal:
                 return found
-            if self._hands_on and not found.state.interrupted and not await self._is_elsewhere(found):
+            if self._hands_on and not found.state.interrupted and not await self.is_elsewhere(found):
                 raise Overloaded("This server is shutting down.", retry_after_s=5)
             if self._is_lost(found):
                 with self._reading(task_id) as reading:
@@ -185,8 +200,8 @@ class Tasks(ABC):
                     self._seen_to.add((scope, task_id))
                 await self._adopt_one(found, task, _LOST if (task_id, scope) in self._lost else STOPPED)
                 continue
-            if found.owner != self._me and await self._is_elsewhere(found):
-                return await self._remote(found)
+            if found.owner != self._me and await self.is_elsewhere(found):
+                return await self.following(found)
             if found.owner != self._me:
                 claimed = await self._read(cast(SharedStore, self.store).claim(scope, task_id, found.owner))
                 if claimed is None or not claimed.state.interrupted:
@@ -196,7 +211,7 @@ class Tasks(ABC):
             if run is not None:
                 return run
 
-    async def _is_elsewhere(self, record: Record) -> bool:
+    async def is_elsewhere(self, record: Record) -> bool:
         """Whether another replica that is alive owns a task."""
         return (
             self.replica is not None
@@ -221,7 +236,7 @@ class Tasks(ABC):
             self.replica.announce([key])
         return run
 
-    async def _remote(self, record: Record) -> Remote:
+    async def following(self, record: Record) -> Remote:
         """What follows a task that is at work in another replica, up to date."""
         key = (record.scope, record.task_id)
         remote = self.remotes.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,11 @@ class Caller(msgspec.Struct, frozen=True):
     """Who calls: as the server has authenticated it, with what the request said of itself."""
 
     principal: str = ""  # "" is anonymous
-    tenant: str = ""
+    tenant: str = ""  # the only one that it may name; "" may name any
     version: str = "1.0"
     extensions: tuple[str, ...] = ()  # URIs named in A2A-Extensions
+    scopes: frozenset[str] = frozenset()  # what it may do, as whoever has authenticated it says
+    claims: Mapping[str, Any] = {}  # of the JWT that it has shown
 
 
 class Answer(str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import ClassVar, cast
 from weakref import WeakKeyDictionary
@@ -27,7 +28,8 @@ _TICK_S = 0.25
 _PRUNE_S = 60.0
 _LOST_S = 5.0
 _RESUMES = 3
-_SUSPECT_S = 2.0
+_SUSPECT_S = 0.25
+_SUSPECTS_MORE = 8
 
 
 class Upkeep(Tasks):
@@ -39,6 +41,8 @@ class Upkeep(Tasks):
         super().__init__(agent, store, namespace=namespace, limits=limits)
         self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
         self._quiet: dict[Run, None] = {}  # those that have said nothing yet
+        self._line: dict[Run, asyncio.Future[None]] = {}  # those that wait for an agent to finish
+        self._of_callers: Counter[str] = Counter()  # runs by scope, where they are limited
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ready = False
@@ -53,7 +57,7 @@ class Upkeep(Tasks):
     @property
     def busy(self) -> int:
         """How many agents are at work (waiting ones do not count)."""
-        return len(self._active) - self.waiting
+        return len(self._active) - self.waiting - len(self._line)
 
     def _quiet_run(self, task_id: str, scope: str) -> Run | None:
         """The run of a message whose agent has not made a task of it yet."""
@@ -62,17 +66,48 @@ class Upkeep(Tasks):
     # --- what runs tell -----------------------------------------------------------------------------------------------
 
     def began(self, run: Run) -> None:
+        limits = self.limits
+        if limits.queued_runs and self.busy >= limits.concurrent_runs:
+            self._line[run] = run.loop.create_future()
+            run.queued = True
         self._active[run] = None
+        if limits.runs_per_caller is not None:
+            self._of_callers[run.scope] += 1
         if run.state is None:
             self._quiet[run] = None
         if self._ticking is None:
             self._ticking = run.loop.call_later(_TICK_S, self._tick)
 
     def ended(self, run: Run) -> None:
-        self._active.pop(run, None)
+        if run in self._active:
+            del self._active[run]
+            if self.limits.runs_per_caller is not None:
+                self._of_callers[run.scope] -= 1
+                if not self._of_callers[run.scope]:
+                    del self._of_callers[run.scope]
+            if self._line:
+                self._call_next()
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
+
+    async def admitted(self, run: Run) -> None:
+        """Wait until there is room for a queued run's agent."""
+        try:
+            await self._line[run]
+        finally:
+            del self._line[run]
+            run.queued = False
+            self._call_next()
+
+    def _call_next(self) -> None:
+        """Let go on who has waited longest, if there is room."""
+        free = self.limits.concurrent_runs - self.busy
+        for place in self._line.values():
+            if free <= sum(each.done() for each in self._line.values()):
+                return
+            if not place.done():
+                place.set_result(None)
 
     def replied(self, run: Run) -> None:
         self._quiet.pop(run, None)
@@ -121,6 +156,8 @@ class Upkeep(Tasks):
                     self.replica.announce([(record.scope, record.task_id) for record in records])
             finally:
                 self._seen_to = None
+        if self.webhooks is not None and not self._draining:
+            await self.webhooks.take()
         if self._suspects and self._trying is None:
             await self._try_suspects(1)
             self._trying = asyncio.ensure_future(self._try_more())
@@ -144,11 +181,11 @@ class Upkeep(Tasks):
                 self._find_later()
 
     async def _try_more(self) -> None:
-        """Try twice as many each time that the last ones have done no harm."""
+        """Try many more each time that the last ones have done no harm: all are to be at work within the lease."""
         count = 1
         while self._suspects and not self._draining:
             await asyncio.sleep(_SUSPECT_S)
-            count *= 2
+            count *= _SUSPECTS_MORE
             await self._try_suspects(count)
         self._trying = None
 
@@ -195,7 +232,9 @@ class Upkeep(Tasks):
             self.forget(run)
 
     async def check_owned(self) -> None:
-        """Stop the agents whose tasks another replica has taken over."""
+        """Stop the agents whose tasks another replica has taken over, and the delivery of such webhooks."""
+        if self.webhooks is not None:
+            await self.webhooks.check_owned()
         for run in list(self.runs.values()):
             if run.published == 0 or run.closed:
                 continue

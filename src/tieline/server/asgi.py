@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from tieline.card import WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
+from tieline.engine.push import Push
 from tieline.engine.service import Limits, Service
 from tieline.errors import (
     MethodNotFound,
@@ -22,13 +23,16 @@ from tieline.errors import (
     OriginNotAllowed,
     Overloaded,
 )
+from tieline.server.auth.auth import Auth
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
+from tieline.server.rates import Meter, Rates
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.wire import dialects
 from tieline.wire.dialects import VERSIONS
+from tieline.wire.payloads import payload_of
 
 __all__ = ["App", "app"]
 
@@ -37,7 +41,7 @@ log = logging.getLogger("tieline.server")
 _HOSTS_SEEN = 16
 _GRPC_URL = re.compile(r"(?:(?:https?|grpcs?)://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
 _NOT_NAMES = frozenset(("/", "/.", "/..", "/.well-known", "/tasks", "/v1", "/subscribe"))
-_CORS_HEADERS = b"content-type, authorization, a2a-version, a2a-extensions, x-a2a-extensions, last-event-id"
+_CORS_HEADERS = b"content-type, authorization, x-api-key, a2a-version, a2a-extensions, x-a2a-extensions, last-event-id"
 
 
 class App:
@@ -64,12 +68,19 @@ class App:
         grpc_url: str | None = None,
         drain_s: float = 5.0,
         limits: Limits | None = None,
+        auth: Auth | None = None,
+        rates: Rates | None = None,
+        push: Push | None = None,
     ) -> None:
         self.store = store
+        self.push = push
+        self.auth = auth
+        self.meter = None if rates is None else Meter(rates)
         self.old_at_once = old_at_once
         self.dialects = dialects.of_versions(versions)
         self.serves_named_tasks = any(dialect.new_task is not None for dialect in self.dialects)
         self.grpc_address: str | None = None  # HOST:PORT at which the same agents are served by gRPC, for their cards
+        self.grpc_encrypted = False
         if grpc_url is not None and not _GRPC_URL.fullmatch(grpc_url):
             raise ValueError(f"grpc_url has to be HOST:PORT or a URL without a path, not {grpc_url!r}")
         self._grpc_url = grpc_url
@@ -88,17 +99,30 @@ class App:
         self._ticking: asyncio.TimerHandle | None = None  # one timer for all open requests
         self._ready = False
         self._only: Endpoint | None = None
+        self.cards = {
+            path: CardPage(
+                agent,
+                path,
+                public_url=public_url,
+                trust_forwarded=trust_forwarded,
+                interfaces=partial(self.interfaces, path),
+                auth=auth,
+                push=push is not None,
+            )
+            for path, agent in agents.items()
+        }
         self._endpoints = {
             path: Endpoint(
                 self,
-                Service(agent, store, namespace=path.strip("/"), limits=limits),
-                CardPage(
+                Service(
                     agent,
-                    path,
-                    public_url=public_url,
-                    trust_forwarded=trust_forwarded,
-                    interfaces=partial(self.interfaces, path),
+                    store,
+                    namespace=path.strip("/"),
+                    limits=limits,
+                    push=push,
+                    payloads=payload_of,
                 ),
+                self.cards[path],
             )
             for path, agent in agents.items()
         }
@@ -128,6 +152,8 @@ class App:
             host, _, port = address.rpartition(":")
             if base is not None and host in ("0.0.0.0", "[::]"):  # noqa: S104 - every address of this machine: that which the caller has found
                 address = f"{urlsplit(base).hostname}:{port}"
+            if self.grpc_encrypted and self._grpc_url is None:
+                address = f"https://{address}"  # a bare HOST:PORT is taken for one without encryption
             tenant = None if self._only is not None else path.strip("/") or None  # gRPC has no paths
             versions = ("1.0",) if tenant else ("1.0", "0.3")  # and 0.3 no tenants
             found += [AgentInterface(address, "GRPC", version, tenant) for version in versions]
@@ -159,6 +185,8 @@ class App:
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
+        if self.push is not None:
+            await self.push.close()
         await self.store.close()
 
     def tick(self) -> None:
@@ -325,6 +353,9 @@ def app(
     grpc_url: str | None = None,
     drain_s: float = 5.0,
     limits: Limits | None = None,
+    auth: Auth | None = None,
+    rates: Rates | None = None,
+    push: Push | None = None,
 ) -> App:
     """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
 
@@ -343,6 +374,9 @@ def app(
         grpc_url: What the cards say of gRPC, where it is served (`serve`) behind a proxy; else HOST:PORT.
         drain_s: How long a shutdown waits for agents at work.
         limits: What each agent may use.
+        auth: Who may call; None is everybody who reaches it. The card may be read by all.
+        rates: How much each caller may ask for.
+        push: That the agents send push notifications, and how; None: they do not.
 
     Raises:
         ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
@@ -371,4 +405,7 @@ def app(
         grpc_url=grpc_url,
         drain_s=drain_s,
         limits=limits,
+        auth=auth,
+        rates=rates,
+        push=push,
     )

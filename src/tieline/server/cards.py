@@ -10,14 +10,19 @@ from time import time
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from tieline.card import AgentInterface, check_card
+from msgspec.structs import replace
+
+from tieline.card import AgentCard, AgentInterface, check_card
 from tieline.engine.agent import Agent
+from tieline.engine.turn import Caller
+from tieline.errors import UnsupportedOperation
+from tieline.server.auth.auth import Auth
 from tieline.wire import cards
 from tieline.wire.dialects import DIALECTS
 
 __all__ = ["CardPage", "Interfaces", "http_interfaces"]
 
-Interfaces = Callable[[str], Sequence[AgentInterface]]
+Interfaces = Callable[[str | None], Sequence[AgentInterface]]
 """Where an agent is mounted when its URL, without a slash at the end, is this one: in the order of preference."""
 
 _MAX_AGE_S = 300
@@ -56,7 +61,9 @@ class CardPage:
         *,
         public_url: str | None,
         trust_forwarded: bool,
-        interfaces: Interfaces = http_interfaces,
+        interfaces: Interfaces,
+        auth: Auth | None = None,
+        push: bool = False,
     ) -> None:
         if public_url is not None and not public_url.startswith(("http://", "https://")):
             raise ValueError(f"public_url has to be an http or https URL, not {public_url!r}")
@@ -65,6 +72,12 @@ class CardPage:
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._trust_forwarded = trust_forwarded
         self._interfaces = interfaces
+        self._auth = auth
+        self._push = push
+        if agent.extended_skills and auth is None:
+            raise ValueError(
+                f"agent {agent.name!r} has skills for those who authenticate, and nothing here asks for that: give auth"
+            )
         varying = b"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix" if trust_forwarded else b"Host"
         self._vary = varying + b", A2A-Version"
         self._modified = int(time())
@@ -73,16 +86,36 @@ class CardPage:
 
     def _checked_forms(self) -> frozenset[str]:
         """The forms that the card has, by the versions of what is mounted."""
-        card = self._agent.card(self._interfaces(self._public_url or "http://localhost"))
+        base = self._public_url or "http://localhost"
+        card = self.card(base)
+        whole = replace(card, skills=(*card.skills, *self._agent.extended_skills))
         forms = {each.protocol_version for each in card.supported_interfaces} & {"1.0", "0.3"}
         mounted = {(each.protocol_binding, each.protocol_version) for each in card.supported_interfaces}
         if mounted & {("JSONRPC", "0.3"), ("JSONRPC", "0.1")}:  # readers before 0.3 know no other binding
             forms |= {"0.2", "0.1", cards.OLDEST}
-        faults = [*check_card(card), *(fault for form in sorted(forms) for fault in cards.lacking(card, form))]
+        faults = [*check_card(whole), *(fault for form in sorted(forms) for fault in cards.lacking(card, form))]
         if faults:
             told = "; ".join(dict.fromkeys(faults))
             raise ValueError(f"the card of agent {self._agent.name!r} would not be valid: {told}")
         return frozenset(forms)
+
+    def card(self, base: str | None) -> AgentCard:
+        """The card that all may read, of the agent at this URL: it says what is mounted, checked and sent here.
+
+        Without `base` it is at `public_url`, and where there is none, reached by gRPC alone.
+        """
+        card = self._agent.card(self._interfaces(base), push=self._push)
+        return card if self._auth is None else self._auth.told(card)
+
+    def extended_card(self, base: str | None, caller: Caller) -> AgentCard:
+        """The card for a caller who has authenticated (§3.1.11). Raises UnsupportedOperation."""
+        if not self._agent.extended_skills:
+            raise UnsupportedOperation("This agent has no extended card; its public card is all there is.")
+        return self._agent.extended_card(self.card(base), caller)
+
+    def extended(self, base: str, caller: Caller, version: str) -> bytes:
+        """The same as a version of A2A writes it."""
+        return cards.write(self.extended_card(base, caller), version)
 
     async def answer(
         self,
@@ -148,7 +181,7 @@ class CardPage:
     def _page(self, base: str, form: str) -> tuple[bytes, bytes]:
         page = self._pages.get((base, form))
         if page is None:
-            body = cards.write(self._agent.card(self._interfaces(base)), form)
+            body = cards.write(self.card(base), form)
             page = (body, b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode())
             if len(self._pages) >= _KEPT:
                 self._pages.pop(next(iter(self._pages)))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
 from tieline.engine.cursor import Cursor
@@ -26,14 +27,18 @@ from tieline.errors import (
     MediaTypeNotSupported,
     Overloaded,
     ParseError,
+    PermissionDenied,
+    Unauthenticated,
 )
+from tieline.server.auth.identity import Shown
 from tieline.server.cards import CardPage
+from tieline.server.rates import counted
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.types import GetTaskRequest
 from tieline.wire import dialects, jsonrpc, rest, rest_forms, sse
 from tieline.wire.dialect import Dialect
 from tieline.wire.headers import check_json, event_number, extensions_of, version_in
-from tieline.wire.methods import Method
+from tieline.wire.methods import METHODS, Method
 from tieline.wire.v1 import V1
 
 if TYPE_CHECKING:
@@ -51,6 +56,7 @@ CARD_PATHS = (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH)
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = (b"content-type", b"text/event-stream")
 _LONG = frozenset(("SendMessage", "CancelTask"))  # may wait for an agent
+_OF_HTTP = frozenset((401, 403, 413, 415, 429, 503))  # statuses that JSON-RPC's answers have, too
 
 
 class _Gone(Exception):
@@ -65,26 +71,33 @@ class Endpoint:
         self._app = owner
         self._card = card
         self._max_body_bytes = owner.max_body_bytes
+        self._auth = owner.auth
+        self._meter = owner.meter
+        self._guarded = self._auth is not None or self._meter is not None
         self._serves_v1 = V1 in owner.dialects
         self._unary: dict[str, Callable[[Dialect, Any, Caller], Awaitable[bytes]]] = {
             "SendMessage": self._send_message,
             "GetTask": self._get_task,
             "ListTasks": self._list_tasks,
             "CancelTask": self._cancel_task,
-        }
-        self._absent: dict[str, Callable[[], Awaitable[None]]] = {
-            "CreateTaskPushNotificationConfig": service.create_push_notification_config,
-            "GetTaskPushNotificationConfig": service.get_push_notification_config,
-            "ListTaskPushNotificationConfigs": service.list_push_notification_configs,
-            "DeleteTaskPushNotificationConfig": service.delete_push_notification_config,
-            "GetExtendedAgentCard": service.get_extended_agent_card,
+            "CreateTaskPushNotificationConfig": self._create_config,
+            "GetTaskPushNotificationConfig": self._get_config,
+            "ListTaskPushNotificationConfigs": self._list_configs,
+            "DeleteTaskPushNotificationConfig": self._delete_config,
         }
 
     async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
         """Answer a request; a stream is given back to be sent."""
         if path == "/" or path == "" or path == jsonrpc.OLD_STREAM_PATH:
             if scope["method"] == "POST":
-                return await self._jsonrpc(scope, headers, receive, send)
+                caller = _PLAIN_CALLER
+                if self._guarded:
+                    try:
+                        caller = await self._admitted(scope, headers)
+                    except A2AError as error:  # before the body is read
+                        await self._refuse_jsonrpc(send, jsonrpc.NULL, error, V1)
+                        return None
+                return await self._jsonrpc(scope, headers, caller, receive, send)
             await refuse(
                 send, rest.VerbNotAllowed(scope["method"], path or "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
             )
@@ -92,11 +105,37 @@ class Endpoint:
         if path in CARD_PATHS:
             await self._card.answer(scope, headers, send, old=path == OLD_WELL_KNOWN_PATH)
             return None
-        return await self._rest(scope, headers, path, receive, send)
+        caller = _PLAIN_CALLER
+        if self._guarded:
+            try:
+                caller = await self._admitted(scope, headers)
+            except A2AError as error:
+                await refuse(send, error)
+                return None
+        return await self._rest(scope, headers, path, caller, receive, send)
+
+    async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
+        """Who calls, if it may call now. Raises Unauthenticated, RateLimited, Overloaded."""
+        caller = _PLAIN_CALLER
+        if self._auth is not None:
+            found = self._auth.caller(_shown(scope, headers))
+            caller = found if isinstance(found, Caller) else await found
+        if self._meter is not None:
+            self._meter.request(counted(caller, _address(scope)))
+        return caller
+
+    def _check_permitted(self, scope: Scope, caller: Caller, method: Method) -> None:
+        """Check that the caller may do this. Raises PermissionDenied, RateLimited."""
+        if self._auth is not None:
+            self._auth.permit(caller, method.name)
+        if self._meter is not None:
+            self._meter.operation(counted(caller, _address(scope)), method.name)
 
     # --- JSON-RPC -----------------------------------------------------------------------------------------------------
 
-    async def _jsonrpc(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Stream | None:
+    async def _jsonrpc(
+        self, scope: Scope, headers: Headers, who: Caller, receive: Receive, send: Send
+    ) -> Stream | None:
         id_ = jsonrpc.NULL
         dialect: Dialect = V1
         method: Method | None = None
@@ -108,15 +147,17 @@ class Endpoint:
             call = jsonrpc.read_call(body)
             id_ = call.id
             if headers.get(b"a2a-version") != b"1.0" or not self._serves_v1:
-                dialect = await self._spoken(scope, headers, call)
+                dialect = await self._spoken(scope, headers, who, call)
             method = dialect.methods.get(call.method)
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
-            caller = self._caller(scope, headers, dialect)
-            if method.name in self._absent:
-                await self._absent[method.name]()
+            caller = self._caller(scope, headers, who, dialect)
+            if self._guarded:
+                self._check_permitted(scope, caller, method)
             request = dialect.read_params(method, call.params)
             operation = self._unary.get(method.name)
+            if operation is None and method is _EXTENDED_CARD:
+                operation = partial(self._extended_card, scope, headers)
             if operation is not None:
                 answer = operation(dialect, request, caller)
                 result = await (self._watched(answer, receive) if method.name in _LONG else answer)
@@ -140,21 +181,21 @@ class Endpoint:
         self, send: Send, id_: bytes, error: A2AError, dialect: Dialect, method: Method | None = None
     ) -> None:
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
-        status = error.http_status if error.http_status in (413, 415, 503) else 200
+        status = error.http_status if error.http_status in _OF_HTTP else 200
         body = _rpc_error(id_, error, dialect)
         if dialect.has_final and method is not None and method.streaming:
             # Clients of these versions read nothing but an event stream where they have asked for one.
-            await respond(send, status, sse.frame(body), _retry(error), content_type=_EVENT_STREAM)
+            await respond(send, status, sse.frame(body), _headers_of(error), content_type=_EVENT_STREAM)
             return
-        await respond(send, status, body, _retry(error))
+        await respond(send, status, body, _headers_of(error))
 
-    async def _spoken(self, scope: Scope, headers: Headers, call: jsonrpc.Call) -> Dialect:
+    async def _spoken(self, scope: Scope, headers: Headers, who: Caller, call: jsonrpc.Call) -> Dialect:
         """The dialect of a request that does not plainly say 1.0. Raises VersionNotSupported."""
         app = self._app
         version = _version(scope, headers)
         dialect = dialects.spoken(version, call.method, served=app.dialects, strict=app.strict)
         if not version and call.method in dialects.SHARED and app.serves_named_tasks:
-            dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, dialect))
+            dialect = await self._dialect_of_task(dialect, call, self._caller(scope, headers, who, dialect))
         return dialects.at_once(dialect) if app.old_at_once else dialect
 
     async def _dialect_of_task(self, default: Dialect, call: jsonrpc.Call, caller: Caller) -> Dialect:
@@ -169,7 +210,9 @@ class Endpoint:
 
     # --- REST ---------------------------------------------------------------------------------------------------------
 
-    async def _rest(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
+    async def _rest(
+        self, scope: Scope, headers: Headers, path: str, who: Caller, receive: Receive, send: Send
+    ) -> Stream | None:
         form = rest_forms.V1_FORM
         try:
             raw_path = _raw_path(scope, path)
@@ -182,7 +225,7 @@ class Endpoint:
                 form, raw_path = rest_forms.spoken(
                     _version(scope, headers), raw_path, served=app.dialects, strict=app.strict
                 )
-            method, fields = rest.route(scope["method"], raw_path)
+            method, fields = rest.route(scope["method"], raw_path, tenants=form is rest_forms.V1_FORM)
             body = b""
             if scope["method"] == "POST":
                 content_type = headers.get(b"content-type")
@@ -190,12 +233,14 @@ class Endpoint:
                     check_json(content_type.decode("latin-1"))
                 body = await self._body(headers, receive)
             dialect = form.dialect(body, headers.get(b"user-agent", b""))
-            caller = self._caller(scope, headers, dialect)
-            if method.name in self._absent:
-                await self._absent[method.name]()
+            caller = self._caller(scope, headers, who, dialect)
+            if self._guarded:
+                self._check_permitted(scope, caller, method)
             query = scope["query_string"].decode("latin-1")
             request = rest.read_request(dialect, method, fields, query, body)
             operation = self._unary.get(method.name)
+            if operation is None and method is _EXTENDED_CARD:
+                operation = partial(self._extended_card, scope, headers)
             if operation is not None:
                 answer = operation(dialect, request, caller)
                 result = await (self._watched(answer, receive) if method.name in _LONG else answer)
@@ -243,6 +288,24 @@ class Endpoint:
 
     async def _cancel_task(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
         return dialect.encode_task(await self.service.cancel_task(request, caller))
+
+    async def _create_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_config(await self.service.create_push_notification_config(request, caller))
+
+    async def _get_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_config(await self.service.get_push_notification_config(request, caller))
+
+    async def _list_configs(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_configs(await self.service.list_push_notification_configs(request, caller))
+
+    async def _delete_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        await self.service.delete_push_notification_config(request, caller)
+        return b"{}" if dialect is V1 else b"null"
+
+    async def _extended_card(
+        self, scope: Scope, headers: Headers, dialect: Dialect, request: Any, caller: Caller
+    ) -> bytes:
+        return self._card.extended(self._card.base_url(scope, headers), caller, dialect.version)
 
     async def _open(self, dialect: Dialect, method: Method, request: Any, caller: Caller, headers: Headers) -> Cursor:
         if method.name == "SendStreamingMessage":
@@ -293,17 +356,18 @@ class Endpoint:
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
-    def _caller(self, scope: Scope, headers: Headers, dialect: Dialect) -> Caller:
+    def _caller(self, scope: Scope, headers: Headers, who: Caller, dialect: Dialect) -> Caller:
         """Who calls, in which version and with which extensions."""
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers:
-            return _PLAIN_CALLER if dialect is V1 else Caller(version=dialect.version)
+            return who if dialect is V1 else replace(who, version=dialect.version)
         extensions = extensions_of(
             value.decode("latin-1") for name, value in scope["headers"] if name in _EXTENSION_HEADERS
         )
-        return Caller(version=dialect.version, extensions=extensions)
+        return replace(who, version=dialect.version, extensions=extensions)
 
 
 _PLAIN_CALLER = Caller()
+_EXTENDED_CARD = METHODS["GetExtendedAgentCard"]
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")  # the second is that of 0.3
 
 
@@ -336,13 +400,43 @@ def _rpc_error(id_: bytes, error: A2AError, dialect: Dialect) -> bytes:
     return jsonrpc.encode_error(id_, error, codes=dialect.codes, data_in_object=dialect.data_in_object)
 
 
-def _retry(error: A2AError) -> list[tuple[bytes, bytes]]:
-    return [(b"retry-after", str(error.retry_after_s).encode())] if isinstance(error, Overloaded) else []
+def _headers_of(error: A2AError) -> list[tuple[bytes, bytes]]:
+    """What a refusal says in headers: when to try again, and how to authenticate."""
+    if isinstance(error, Overloaded):
+        return [(b"retry-after", str(error.retry_after_s).encode())]
+    if isinstance(error, Unauthenticated | PermissionDenied):
+        return [(b"www-authenticate", challenge.encode("latin-1", "replace")) for challenge in error.challenges]
+    return []
+
+
+def _shown(scope: Scope, headers: Headers) -> Shown:
+    """What a request shows of its caller."""
+    tls = (scope.get("extensions") or {}).get("tls")
+    sent = scope["headers"]
+    repeated: frozenset[bytes] = frozenset()
+    if len(headers) != len(sent):
+        names = [name for name, _ in sent]
+        repeated = frozenset(name for name in headers if names.count(name) > 1)
+    peer = scope.get("tieline.peer") or scope.get("client")
+    return Shown(
+        headers,
+        scope["query_string"],
+        None if tls is None else tls.get("client_cert_name"),
+        peer[0] if peer else "",
+        _address(scope),
+        repeated,
+    )
+
+
+def _address(scope: Scope) -> str:
+    """Where the request comes from, as far as proxies that are trusted say so."""
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 async def refuse(send: Send, error: A2AError, form: rest_forms.RestForm = rest_forms.V1_FORM) -> None:
     """Answer with an error as REST has it (§11.6)."""
-    extra = _retry(error)
+    extra = _headers_of(error)
     if isinstance(error, rest.VerbNotAllowed):
         extra = [(b"allow", ", ".join(error.allowed).encode())]
     status, body = form.encode_error(error)

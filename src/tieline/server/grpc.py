@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 try:
     import grpc
@@ -39,6 +40,9 @@ from tieline.errors import (
     VersionNotSupported,
 )
 from tieline.server.asgi import App
+from tieline.server.auth.identity import Shown
+from tieline.server.rates import counted
+from tieline.server.tls import Tls
 from tieline.wire import protobuf, protobuf03
 from tieline.wire.headers import extensions_of
 from tieline.wire.protobuf_rpcs import Rpc
@@ -47,6 +51,7 @@ __all__ = ["GrpcServer", "status_details"]
 
 log = logging.getLogger("tieline.server")
 
+_PEER = re.compile(r"ipv4:([0-9.]+):\d+$|ipv6:\[([0-9A-Fa-f:.]+)\]:\d+$")
 _VERSION = re.compile(r"(\d+\.\d+)(?:\.\d+)?$")
 _PLAIN_CALLER: Final = Caller()
 _EXTENSIONS: Final = ("a2a-extensions", "x-a2a-extensions")
@@ -85,12 +90,21 @@ class GrpcServer:
         self._by_name = {path.strip("/"): service for path, service in services.items()}
         self._names: list[str] = []
 
-    async def start(self, host: str, port: int, *, http_url: str | None = None, share_port: bool = False) -> int:
+    async def start(
+        self,
+        host: str,
+        port: int,
+        *,
+        http_url: str | None = None,
+        share_port: bool = False,
+        tls: Tls | None = None,
+    ) -> int:
         """Start the app and listen; the port that it is, where `port` is 0. The cards of the app then name it.
 
         `http_url`: where callers reach the app by HTTP, for the card that A2A 0.3 gives by gRPC; it is not needed where
         the app has a `public_url`. Without either that card names gRPC alone.
         `share_port`: other processes listen there, too, and each call goes to one of them.
+        `tls`: the certificate to serve with; None is without encryption.
 
         Raises:
             OSError: the port is taken or not allowed.
@@ -110,7 +124,8 @@ class GrpcServer:
         )
         spoken = {dialect.version for dialect in self._app.dialects}
         if protobuf.VERSION in spoken:
-            self._serve(protobuf.SERVICE, protobuf.VERSION, _OPERATIONS, protobuf.RPCS)
+            now = {**_OPERATIONS, "GetExtendedAgentCard": self._extended_card}
+            self._serve(protobuf.SERVICE, protobuf.VERSION, now, protobuf.RPCS)
         if self._only is not None and protobuf03.VERSION in spoken:
             old = {**_OPERATIONS, "SubscribeToTask": _follow_03, "GetExtendedAgentCard": self._public_card}
             self._serve(protobuf03.SERVICE, protobuf03.VERSION, old, protobuf03.RPCS, protobuf03.RPCS_OF_PYTHON)
@@ -123,13 +138,17 @@ class GrpcServer:
         if not share_port:
             _check_free(host, port)
         try:
-            bound: int = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            bound: int = (
+                server.add_insecure_port(address) if tls is None else server.add_secure_port(address, tls.of_grpc())
+            )
         except RuntimeError:
             bound = 0
         if not bound:
             raise OSError(f"{host}:{port} cannot be listened on for gRPC")
         await server.start()
         self._app.grpc_address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        self._app.grpc_encrypted = tls is not None
         return bound
 
     def _serve(
@@ -151,7 +170,14 @@ class GrpcServer:
 
     async def _public_card(self, service: Service, request: Any, caller: Caller) -> Any:
         """What 0.3 answers with where there is no extended card: the one that all may read."""
-        return service.agent.card(self._app.interfaces("", self._http_url))
+        if service.agent.extended_skills:
+            return await self._extended_card(service, request, caller)
+        return self._app.cards[""].card(self._http_url)
+
+    async def _extended_card(self, service: Service, request: Any, caller: Caller) -> Any:
+        path = next(path for path, each in self._app.services.items() if each is service)
+        base = None if self._http_url is None else self._http_url + path
+        return self._app.cards[path].extended_card(base, caller)
 
     def service(self, request: Any) -> tuple[Service, Any]:
         """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
@@ -162,6 +188,20 @@ class GrpcServer:
             names = ", ".join(sorted(self._by_name))
             raise InvalidParams.at("tenant", f"has to name an agent of this server: {names}")
         return service, replace(request, tenant=None)
+
+    async def admitted(self, context: Any, operation: str) -> Caller:
+        """Who calls, if it may do this now. Raises Unauthenticated, PermissionDenied, RateLimited, Overloaded."""
+        auth, meter = self._app.auth, self._app.meter
+        caller = _PLAIN_CALLER
+        if auth is not None:
+            found = auth.caller(_shown(context))
+            caller = found if isinstance(found, Caller) else await found
+            auth.permit(caller, operation)
+        if meter is not None:
+            name = counted(caller, _address(context))
+            meter.request(name)
+            meter.operation(name, operation)
+        return caller
 
     async def leave(self) -> None:
         """Tell those who ask for the server's health that it is about to go."""
@@ -206,7 +246,7 @@ class _Method:
         try:
             metadata = context.invocation_metadata()
             rpc = self._rpc if self.of_python is None or not _is_python(metadata) else self.of_python
-            caller = self._caller(metadata)
+            caller = self._caller(metadata, await self._server.admitted(context, rpc.operation))
             service, request = self._server.service(rpc.read_request(data))
             return rpc.write_answer(await self._call(service, request, caller))
         except A2AError as error:
@@ -220,7 +260,7 @@ class _Method:
         try:
             metadata = context.invocation_metadata()
             rpc = self._rpc if self.of_python is None or not _is_python(metadata) else self.of_python
-            caller = self._caller(metadata)
+            caller = self._caller(metadata, await self._server.admitted(context, rpc.operation))
             service, request = self._server.service(rpc.read_request(data))
             cursor: Cursor = await self._call(service, request, caller)
         except A2AError as error:
@@ -277,7 +317,7 @@ class _Method:
         details = status_details(error, code.value[0], message)
         await context.abort(code, message, (("grpc-status-details-bin", details),))
 
-    def _caller(self, metadata: Sequence[tuple[str, Any]]) -> Caller:
+    def _caller(self, metadata: Sequence[tuple[str, Any]], who: Caller) -> Caller:
         """Who calls, in which version and with which extensions. Raises VersionNotSupported."""
         version = ""
         extensions: list[str] = []
@@ -290,9 +330,9 @@ class _Method:
             match = _VERSION.match(version)
             if match is None or match.group(1) != self._version:
                 raise VersionNotSupported(version or "0.3", (self._version,))
-        if not extensions and self._version == _PLAIN_CALLER.version:
-            return _PLAIN_CALLER
-        return Caller(version=self._version, extensions=extensions_of(extensions))
+        if not extensions and self._version == who.version:
+            return who
+        return replace(who, version=self._version, extensions=extensions_of(extensions))
 
 
 async def _send(service: Service, request: Any, caller: Caller) -> Any:
@@ -324,12 +364,20 @@ async def _follow_03(service: Service, request: Any, caller: Caller) -> Cursor:
     return await service.subscribe_to_task(request, caller, until_input=True, even_ended=True)
 
 
-async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:
-    return await service.create_push_notification_config()
+async def _create_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.create_push_notification_config(request, caller)
 
 
-async def _extended_card(service: Service, request: Any, caller: Caller) -> Any:
-    return await service.get_extended_agent_card()
+async def _get_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.get_push_notification_config(request, caller)
+
+
+async def _list_configs(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.list_push_notification_configs(request, caller)
+
+
+async def _delete_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.delete_push_notification_config(request, caller)
 
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
@@ -339,12 +387,36 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
     "ListTasks": _list,
     "CancelTask": _cancel,
     "SubscribeToTask": _subscribe,
-    "CreateTaskPushNotificationConfig": _create_webhook,
-    "GetTaskPushNotificationConfig": _create_webhook,
-    "ListTaskPushNotificationConfigs": _create_webhook,
-    "DeleteTaskPushNotificationConfig": _create_webhook,
-    "GetExtendedAgentCard": _extended_card,
+    "CreateTaskPushNotificationConfig": _create_config,
+    "GetTaskPushNotificationConfig": _get_config,
+    "ListTaskPushNotificationConfigs": _list_configs,
+    "DeleteTaskPushNotificationConfig": _delete_config,
 }
+
+
+def _shown(context: Any) -> Shown:
+    """What a call shows of its caller."""
+    headers: dict[bytes, bytes] = {}
+    repeated: set[bytes] = set()
+    for name, value in context.invocation_metadata():
+        key = name.encode()
+        if key in headers:
+            repeated.add(key)
+        headers[key] = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+    subject = context.auth_context().get("x509_subject")
+    address = _address(context)
+    return Shown(
+        headers,
+        certificate=subject[0].decode("utf-8", "replace") if subject else None,
+        peer=address,
+        address=address,
+        repeated=frozenset(repeated),
+    )
+
+
+def _address(context: Any) -> str:
+    found = _PEER.match(unquote(context.peer()))
+    return "" if found is None else found.group(1) or found.group(2)
 
 
 def _is_python(metadata: Sequence[tuple[str, Any]]) -> bool:

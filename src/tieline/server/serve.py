@@ -17,9 +17,14 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from tieline.engine.agent import Agent
+from tieline.engine.push import Push
 from tieline.engine.service import Limits
 from tieline.server.asgi import App, app
+from tieline.server.auth.auth import Auth
+from tieline.server.auth.certificate import ClientCertificate
 from tieline.server.loading import CannotServe
+from tieline.server.rates import Rates
+from tieline.server.tls import Tls
 from tieline.stores import Store
 from tieline.stores.base import StoreError
 from tieline.wire.dialects import VERSIONS
@@ -56,6 +61,10 @@ def serve(
     on_drain: Callable[[int], None] | None = None,
     leave_s: float | None = None,
     listening: socket.socket | None = None,
+    auth: Auth | None = None,
+    rates: Rates | None = None,
+    push: Push | None = None,
+    tls: Tls | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then drain: new work is refused, agents at work may finish for `drain_s` seconds.
 
@@ -72,6 +81,10 @@ def serve(
         leave_s: End the process this long behind the shutdown, though an agent that ignores its cancellation, or a
             thread of one, still holds on to it; None waits for them.
         listening: A socket that is bound already, which other processes may listen on, too, and so on `grpc_port`.
+        auth: Who may call; None is everybody who reaches it.
+        rates: How much each caller may ask for.
+        push: That the agents send push notifications, and how; None: they do not.
+        tls: The certificate to serve with; None is plain HTTP, for this machine or behind a proxy.
 
     Raises:
         CannotServe: an address is taken or not allowed, the store cannot be opened, or what gRPC needs is missing.
@@ -94,11 +107,15 @@ def serve(
             grpc_url=grpc_url,
             drain_s=drain_s,
             limits=limits,
+            auth=auth,
+            rates=rates,
+            push=push,
         )
+    _check_certificates(application.auth, tls)
     if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
         raise CannotServe("gRPC began with A2A 0.3: serve that version or 1.0, too, or leave gRPC out.")
     shares = listening is not None
-    grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc, shares)
+    grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc, shares, tls)
     if listening is None:
         listening = bind(host, port)
     config = uvicorn.Config(
@@ -110,9 +127,15 @@ def serve(
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=5,
         lifespan="on",
+        http=_protocol(),
+        **(tls.of_uvicorn() if tls is not None else {}),
     )
     actual_port = listening.getsockname()[1]
-    base = public_url.rstrip("/") if public_url else f"http://{_in_url(host)}:{actual_port}"
+    base = (
+        public_url.rstrip("/")
+        if public_url
+        else f"{'http' if tls is None else 'https'}://{_in_url(host)}:{actual_port}"
+    )
     urls = [base + path for path in application.agents]
     server = _Server(config, application, grpc, urls, on_ready, on_drain, leave_s)
     try:
@@ -134,6 +157,7 @@ class _Grpc:
         public_url: str | None,
         on_ready: Callable[[str], None] | None,
         shares: bool,
+        tls: Tls | None,
     ) -> None:
         try:
             from tieline.server.grpc import GrpcServer
@@ -146,11 +170,14 @@ class _Grpc:
         self._public_host = urlsplit(public_url).hostname if public_url else None
         self._on_ready = on_ready
         self._shares = shares
+        self._tls = tls
 
     async def start(self, http_url: str) -> None:
         """Listen, and have the card say so. Raises CannotServe and StoreError."""
         try:
-            port = await self.server.start(self._host, self._port, http_url=http_url, share_port=self._shares)
+            port = await self.server.start(
+                self._host, self._port, http_url=http_url, share_port=self._shares, tls=self._tls
+            )
         except OSError as error:
             raise CannotServe(f"{error}. Choose another one with --grpc-port.") from None
         if self._public_host is not None:
@@ -180,6 +207,11 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
         self._on_drain = on_drain
         self._leave_s = leave_s
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            close_slow(self.server_state.connections, asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -239,6 +271,31 @@ class _Server(uvicorn.Server):
             timer = threading.Timer(seconds, os._exit, (0,))
             timer.daemon = True
             timer.start()
+
+
+def _protocol() -> type[asyncio.Protocol] | str:
+    """How connections are served: ours where httptools is there."""
+    try:
+        from tieline.server.protocol import Connection
+    except ImportError:
+        return "auto"
+    return Connection
+
+
+def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
+    """Raises ValueError when certificates of callers are wanted, and nobody asks for any."""
+    wanted = [] if auth is None else [each for each in auth.schemes.values() if isinstance(each, ClientCertificate)]
+    asked = tls is not None and tls.client_ca is not None
+    if any(each.header is None for each in wanted) and not asked:
+        raise ValueError("callers are to show certificates: give a tls with a client_ca, or the header of a proxy")
+
+
+def close_slow(connections: Iterable[object], now: float) -> None:
+    """Hang up on who has begun a request and does not come to the end of its head."""
+    for connection in list(connections):
+        look = getattr(connection, "look", None)
+        if look is not None:
+            look(now)
 
 
 def bind(host: str, port: int) -> socket.socket:

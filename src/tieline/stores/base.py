@@ -1,8 +1,10 @@
-"""What a store is: for each task a snapshot and a log of numbered events; and what was answered to which message.
+"""What a store is: for each task a snapshot and a log of numbered events; who is to be told of them; and what was
+answered to which message.
 
 A task belongs to a scope (agent, tenant and owner in one string): a task of another scope is not there. The log is the
 truth; the snapshot is what the log folds into at `snapshot_version`, written when a task is made, rests and ends, so a
-long stream costs no rewrite of the task per chunk.
+long stream costs no rewrite of the task per chunk. A webhook is a cursor into the log, too: what is behind it has to be
+delivered yet.
 
 A `Store` belongs to one process. A `SharedStore` is used by several, each of them a replica, and keeps besides who is
 at work on which task.
@@ -37,6 +39,7 @@ __all__ = [
     "StoreInUse",
     "StoredTask",
     "VersionConflict",
+    "Webhook",
 ]
 
 Position = tuple[int, str]
@@ -106,6 +109,29 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     replica: str = ""  # who heard it; "" in a store of one process
 
 
+class Webhook(msgspec.Struct, frozen=True, gc=False):
+    """Where the events of a task are sent to (A2A 1.0 §4.3), and how far that has come.
+
+    `scope`, `task_id`, `id` and `created` say which one it is: another one of the same id has another `created`.
+    """
+
+    scope: str
+    task_id: str
+    id: str  # of the configuration, unique within its task
+    config: bytes  # the TaskPushNotificationConfig as canonical JSON; holds credentials: never logged, shown, exported
+    version: str  # of A2A, whose payload it gets: "1.0", "0.3", "0.2" or "0.1"
+    after: int  # number of the last event of the log that has been delivered, or that was there before it
+    created: int  # microseconds since 1970
+    owner: str = ""  # the replica that delivers it; "" is nobody, or a store of one process
+    failed: int = 0  # deliveries that had failed in a row when it was given up
+    dead: int | None = None  # when it was given up, microseconds since 1970; None is alive
+    reason: str = ""  # why, for people; no secrets
+
+    def __repr__(self) -> str:
+        state = "alive" if self.dead is None else f"dead since {self.dead}"
+        return f"<Webhook {self.id!r} of task {self.task_id!r}, behind {self.after}, {state}>"
+
+
 class Query(msgspec.Struct, gc=False):
     """Which tasks of a scope to list, the last changed first; those of one moment by their ids, highest first."""
 
@@ -150,6 +176,7 @@ class Pruned(msgspec.Struct, frozen=True):
     states: Mapping[TaskState, int] = {}  # the tasks by how they had ended
     logs: int = 0  # those that went before their tasks
     messages: int = 0
+    webhooks: int = 0  # those whose task was never made
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -161,6 +188,8 @@ class Stats(msgspec.Struct, frozen=True):
     bytes: int  # of everything, as the store counts it
     oldest: int | None  # `updated` of the task that changed first; None when there is no task
     replicas: int = 1  # processes that use it now; 0 is none
+    webhooks: int = 0  # the dead ones too
+    dead_webhooks: int = 0  # those that were given up
 
 
 class Store(Protocol):
@@ -224,10 +253,79 @@ class Store(Protocol):
         """Note that the message `key` was answered by the Message `reply`; durable as an append is."""
         ...
 
+    # --- webhooks -----------------------------------------------------------------------------------------------------
+
+    # A webhook goes with its task. Whoever asks finds it as `delivered` and `release_webhook`, called before, have left
+    # it.
+
+    async def set_webhook(self, webhook: Webhook, limit: int) -> bool:
+        """Keep a webhook, in place of the one of the same id. Durable when this returns.
+
+        The task need not be there yet. A shared store keeps the owner if it is this replica, else it is nobody's.
+
+        Returns:
+            False when the task has `limit` others, dead or alive, already; nothing is changed then.
+        """
+        ...
+
+    async def webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
+        """All of a task, the dead ones too, the oldest first: by `created` and id."""
+        ...
+
+    async def drop_webhook(self, scope: str, task_id: str, id: str) -> bool:
+        """Keep a webhook no more. False when there is none of that id."""
+        ...
+
+    async def claim_webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
+        """The living ones of a task that no other living replica delivers, the oldest first.
+
+        They are this replica's from now on, those that were its already among them. In a store of one process: all
+        that are alive.
+        """
+        ...
+
+    async def take_webhooks(self, scope_prefix: str, limit: int = 100) -> Sequence[Webhook]:
+        """Living ones, of scopes that begin so, whose task has events behind `after` and that nobody delivers.
+
+        In a store of one process: all of them, whatever `limit` says; it is asked at the start. In a shared one those
+        that have no owner, or one that is not alive, at most `limit`: they are this replica's from now on; ask until
+        there is none.
+        """
+        ...
+
+    def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
+        """Note that all up to number `after` has been delivered: whoever delivers it next goes on behind that.
+
+        The number never goes down. Nothing happens when the webhook was dropped or replaced meanwhile. None means it
+        is durable already, else a future that is done when it is as durable as an append, or holds StoreError.
+        """
+        ...
+
+    async def give_up_webhook(self, webhook: Webhook, after: int, failed: int, at: int, reason: str) -> None:
+        """Make a dead letter of a webhook, nobody's: what is behind `after` was not delivered.
+
+        Nothing happens when it was dropped, replaced or given up meanwhile, or another replica has become its owner.
+
+        Args:
+            failed: How many deliveries have failed in a row.
+            at: Now, in microseconds since 1970.
+            reason: Why, for people; no secrets.
+        """
+        ...
+
+    async def dead_webhooks(self, scope_prefix: str, limit: int = 1000) -> Sequence[Webhook]:
+        """Those that were given up, of scopes that begin so, the last first; at most `limit`."""
+        ...
+
+    async def revive_webhook(self, scope: str, task_id: str, id: str) -> bool:
+        """Have a dead one alive again, nobody's, behind the event that it had come to. False when it is not dead."""
+        ...
+
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
     async def prune(self, now: int, told: Callable[[Pruned], object] | None = None) -> Pruned:
-        """Drop what the retention does not cover at `now` (microseconds since 1970).
+        """Drop what the retention does not cover at `now` (microseconds since 1970), and webhooks whose task has not
+        been made within a day.
 
         `told` is called between, with what has been dropped so far.
         """
@@ -236,7 +334,7 @@ class Store(Protocol):
     async def stats(self) -> Stats: ...
 
     def tasks(self) -> AsyncIterator[StoredTask]:
-        """All tasks, the first changed first. What changes meanwhile is given as it was, or as it is; each one once."""
+        """All tasks, without their webhooks, the first changed first. Each is given once, as it was or as it is now."""
         ...
 
     async def put(self, tasks: Sequence[StoredTask]) -> int:
@@ -272,6 +370,12 @@ class SharedStore(Store, Protocol):
 
     def release(self, scope: str, task_id: str) -> None:
         """Own a task no more. It is done before anything that this process asks of the store afterwards."""
+        ...
+
+    def release_webhook(self, webhook: Webhook) -> None:
+        """Deliver a webhook no more: it is nobody's, if it was this replica's. It goes behind what was noted by
+        `delivered` before, and is done before anything that this process asks of the store afterwards.
+        """
         ...
 
     def twin(self) -> SharedStore:

@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tieline.stores.base import Append, BatchFailed, Outcome, StoreError, VersionConflict
+from tieline.stores.base import Append, BatchFailed, Outcome, StoreError, VersionConflict, Webhook
 from tieline.stores.patience import Patience
 
-__all__ = ["Group", "GroupWriter", "Key"]
+__all__ = ["Group", "GroupWriter", "Key", "WebhookKey"]
 
 Key = tuple[str, str]  # scope and task id
+WebhookKey = tuple[str, str, str, int]  # scope, task id, its own id, and when it was created
 
 _APPENDS: Final = 500  # in one group
 _BYTES: Final = 16 * 1024 * 1024
@@ -26,7 +27,7 @@ _BYTES: Final = 16 * 1024 * 1024
 class Group:
     """What goes out together."""
 
-    __slots__ = ("appends", "done", "heard", "mark", "released", "replied")
+    __slots__ = ("appends", "cursors", "done", "heard", "let_go", "mark", "noted", "released", "replied")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.appends: dict[Key, Append] = {}
@@ -34,6 +35,9 @@ class Group:
         self.heard: dict[bytes, tuple[str, int, list[asyncio.Future[Outcome | None]]]] = {}
         self.replied: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}
         self.released: dict[Key, None] = {}
+        self.cursors: dict[WebhookKey, int] = {}  # the number up to which all has been delivered
+        self.noted: asyncio.Future[None] | None = None  # of who waits for that
+        self.let_go: dict[WebhookKey, None] = {}  # webhooks
         self.mark = os.urandom(8)
         self.done: asyncio.Future[None] = loop.create_future()
 
@@ -41,13 +45,19 @@ class Group:
         """An empty one, for a part of this."""
         return Group(self.done.get_loop())
 
+    def webhooks_of(self, group: Group) -> None:
+        """Take over what another one has to say of webhooks."""
+        self.cursors, self.noted, self.let_go = group.cursors, group.noted, group.let_go
+
     def fail(self, error: StoreError) -> None:
         """Tell everybody who waits that it was not written."""
         _fail(self.done, error)
-        self.fail_messages(error)
+        self.fail_others(error)
 
-    def fail_messages(self, error: StoreError) -> None:
-        """Tell who waits for a message, or the answer to one, that it was not written."""
+    def fail_others(self, error: StoreError) -> None:
+        """Tell who waits for something else than an append that it was not written."""
+        if self.noted is not None:
+            _fail(self.noted, error)
         for _, _, askers in self.heard.values():
             for asker in askers:
                 _fail(asker, error)
@@ -124,6 +134,25 @@ class GroupWriter(ABC):
         """See SharedStore.release. An append of the same group goes before it."""
         self._group().released[scope, task_id] = None
 
+    def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any]:
+        """See Store.delivered."""
+        group = self._group()
+        key = _key(webhook)
+        group.cursors[key] = max(after, group.cursors.get(key, after))
+        if group.noted is None:
+            group.noted = asyncio.get_running_loop().create_future()
+        return group.noted
+
+    def release_webhook(self, webhook: Webhook) -> None:
+        """See SharedStore.release_webhook."""
+        self._group().let_go[_key(webhook)] = None
+
+    async def webhooks_written(self) -> None:
+        """Wait for what is to be written of webhooks, that what is read then has it."""
+        for group in (self._under_way, self._next):
+            if group is not None and (group.cursors or group.let_go):
+                await asyncio.wait([group.done])
+
     async def written(self, scope: str, task_id: str) -> None:
         """Wait for what is to be written of this task, that what is read then has it."""
         key = scope, task_id
@@ -140,7 +169,7 @@ class GroupWriter(ABC):
     async def all_released(self) -> None:
         """Wait for what is to be released, that another replica that hears of it now can claim it."""
         for group in (self._under_way, self._next):
-            if group is not None and group.released:
+            if group is not None and (group.released or group.let_go):
                 await asyncio.wait([group.done])
 
     async def close(self) -> None:
@@ -178,12 +207,13 @@ class GroupWriter(ABC):
         try:
             done, heard = await self._patience.retried(lambda attempt: self._send(group, attempt))
         except StoreError as error:
-            if len(group.appends) + len(group.heard) > 1 and self._is_of_one(error.__cause__):
+            one_of = len(group.appends) + len(group.heard) + bool(group.cursors or group.let_go)
+            if one_of > 1 and self._is_of_one(error.__cause__):
                 for single in _singles(group):  # one of them cannot be written: let the others be
                     await self._write(single, failures)
                 return
             failures.update(dict.fromkeys(group.appends, error))
-            group.fail_messages(error)
+            group.fail_others(error)
         else:
             for key, append in group.appends.items():
                 if key not in done:
@@ -197,6 +227,12 @@ class GroupWriter(ABC):
             for _, told in group.replied.values():
                 if not told.done():
                     told.set_result(None)
+            if group.noted is not None and not group.noted.done():
+                group.noted.set_result(None)
+
+
+def _key(webhook: Webhook) -> WebhookKey:
+    return webhook.scope, webhook.task_id, webhook.id, webhook.created
 
 
 def _bytes(append: Append) -> int:
@@ -209,6 +245,7 @@ def _parts(group: Group) -> list[Group]:
         return [group]
     parts = [group.part()]
     parts[0].heard, parts[0].replied = group.heard, group.replied
+    parts[0].webhooks_of(group)
     room = _BYTES
     for key, append in group.appends.items():
         size = _bytes(append)
@@ -235,6 +272,7 @@ def _singles(group: Group) -> Iterator[Group]:
         yield single
     rest = group.part()
     rest.replied, rest.released = group.replied, group.released
+    rest.webhooks_of(group)
     yield rest
 
 

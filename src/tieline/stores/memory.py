@@ -23,6 +23,7 @@ from tieline.stores.base import (
     StoredTask,
     VersionConflict,
 )
+from tieline.stores.memory_webhooks import MemoryWebhooks
 from tieline.stores.pruning import Tally
 from tieline.types import TaskState
 
@@ -36,7 +37,7 @@ _RECORD_BYTES = 500  # what a record costs beside its snapshot: the struct, its 
 _OUTCOME_BYTES = 150  # what an outcome costs beside the reply
 
 
-class MemoryStore:
+class MemoryStore(MemoryWebhooks):
     """Tasks in memory.
 
     The log of an ended task is kept only if someone followed it live, and then for the last `replay_tasks` of those:
@@ -49,6 +50,7 @@ class MemoryStore:
     shared: ClassVar[bool] = False
 
     def __init__(self, retention: Retention = DEFAULT_RETENTION, *, replay_tasks: int = 1000) -> None:
+        super().__init__()
         self.retention = retention
         self._replay_tasks = replay_tasks
         self._scopes: dict[str, dict[str, Record]] = {}  # within a scope in the order of `updated`
@@ -228,6 +230,7 @@ class MemoryStore:
         if retention.max_bytes is not None:
             self._drop_over(retention.max_bytes, tally)
         self._prune_logs(now, tally)
+        self._prune_webhooks(now, tally)
         pruned = tally.pruned()
         if told is not None:
             told(pruned)
@@ -270,6 +273,8 @@ class MemoryStore:
         log_size = self._log_bytes.get((record.scope, record.task_id), 0)
         self._state_bytes[state] -= log_size
         self._drop_log((record.scope, record.task_id))
+        if self._webhooks:
+            self._forget_webhooks((record.scope, record.task_id))
         tally.task(state, size + log_size)
 
     def _drop_log(self, key: tuple[str, str]) -> int:
@@ -293,12 +298,15 @@ class MemoryStore:
                 if not record.state.terminal:
                     living += len(record.snapshot) + _RECORD_BYTES
         outcomes = len(self._young) + len(self._old)
+        webhooks, dead = self._count_webhooks()
         return Stats(
             states,
             events=sum(len(log) for log in self._logs.values()),
             messages=outcomes,
             bytes=self._bytes + living + outcomes * _OUTCOME_BYTES,
             oldest=oldest,
+            webhooks=webhooks,
+            dead_webhooks=dead,
         )
 
     async def tasks(self) -> AsyncIterator[StoredTask]:

@@ -34,6 +34,7 @@ from tieline.stores.postgres_link import Connection, Link, fetch, names_nothing,
 from tieline.stores.postgres_post import Post
 from tieline.stores.postgres_pruning import Pruning
 from tieline.stores.postgres_schema import SCHEMA_VERSION, Statements
+from tieline.stores.postgres_webhooks import PostgresWebhooks
 from tieline.stores.postgres_writer import PostgresWriter
 from tieline.types import TaskState
 
@@ -45,7 +46,7 @@ _PAGE_TASKS: Final = 50
 _PAGE_NUMBERS: Final = 10_000  # each page of them looks at all tasks
 
 
-class PostgresStore:
+class PostgresStore(PostgresWebhooks):
     """Tasks in the database of `url`, whose parameter `schema` (default "tieline") names where its tables are.
 
     The tables are made by `migrate` (`tieline store migrate URL`).
@@ -264,8 +265,8 @@ class PostgresStore:
 
     async def stats(self) -> Stats:
         states = {TaskState(state): int(count) for state, count in await self._link.query(self._sql.states)}
-        ((events, messages, oldest, replicas, size),) = await self._link.query(self._sql.counts)
-        return Stats(states, int(events), int(messages), int(size), oldest, int(replicas))
+        ((events, messages, oldest, replicas, webhooks, dead, size),) = await self._link.query(self._sql.counts)
+        return Stats(states, int(events), int(messages), int(size), oldest, int(replicas), int(webhooks), int(dead))
 
     async def tasks(self) -> AsyncIterator[StoredTask]:
         last = (-1, -1)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tieline.stores.base import Keep, Pruned, Retention
 from tieline.stores.postgres_link import Connection, Link, fetch
 from tieline.stores.postgres_schema import Statements
-from tieline.stores.pruning import Tally
+from tieline.stores.pruning import TASKLESS_S, Tally
 from tieline.types import TaskState
 
 __all__ = ["Pruning"]
@@ -53,6 +53,7 @@ class Pruning:
             await self._messages(_before(now, messages.ttl_s), None)
         if messages.max_bytes is not None:
             await self._messages(_EVER, await self._size(self._sql.messages_size) - messages.max_bytes)
+        await self._webhooks(_before(now, TASKLESS_S))
         await self._link.query(self._sql.drop_letters)
         return self._tally.pruned()
 
@@ -79,6 +80,26 @@ class Pruning:
             self._tally.bytes += int(row[-1])
 
         await self._drop(self._sql.oldest_messages, [], before, self._sql.drop_messages, enough, dropped)
+
+    async def _webhooks(self, before: int) -> None:
+        """Drop those whose task was not made; those whose task is there now are looked at no more."""
+
+        async def step(connection: Connection) -> tuple[int, int]:
+            async with connection.transaction():
+                rows = await fetch(connection, self._sql.oldest_taskless, (before, _ROWS))
+                gone = [key for key, there in rows if not there]
+                if len(gone) < len(rows):
+                    await fetch(connection, self._sql.has_task, ([key for key, there in rows if there],))
+                if gone:
+                    await fetch(connection, self._sql.drop_taskless, (gone,))
+            return len(rows), len(gone)
+
+        looked_at = _ROWS
+        while looked_at == _ROWS:
+            looked_at, gone = await self._link.use(step)
+            self._tally.webhooks += gone
+            if gone and self._told is not None:
+                self._told(self._tally.pruned())
 
     async def _drop(
         self,

@@ -57,12 +57,39 @@ CREATE TABLE {s}.letters(
     at timestamptz NOT NULL DEFAULT now()
 );
 """,
+    # A webhook is finished when its task has ended and all of it was delivered, and is looked for no more then. It is
+    # taskless if its task was not there when that was last looked at.
+    """
+CREATE TABLE {s}.webhooks(
+    key bytea PRIMARY KEY,
+    task_key bytea NOT NULL,
+    scope bytea NOT NULL,
+    task bytea NOT NULL,
+    id bytea NOT NULL,
+    config bytea NOT NULL,
+    version text NOT NULL,
+    created bigint NOT NULL,
+    failed bigint NOT NULL,
+    dead bigint,
+    reason bytea NOT NULL,
+    taskless boolean NOT NULL,
+    finished boolean NOT NULL,
+    owner text,
+    after bigint NOT NULL,
+    mark bytea
+) WITH (fillfactor = 70);
+CREATE INDEX webhooks_task ON {s}.webhooks(task_key);
+CREATE INDEX webhooks_open ON {s}.webhooks(created) WHERE dead IS NULL AND NOT finished;
+CREATE INDEX webhooks_dead ON {s}.webhooks(dead) WHERE dead IS NOT NULL;
+CREATE INDEX webhooks_taskless ON {s}.webhooks(created) WHERE taskless;
+""",
 )
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 
 _COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version, owner"
 _ENDED = "('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED')"
 _AT_WORK = "('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING')"
+_WEBHOOK = "scope, task, id, config, version, after, created, owner, failed, dead, reason"
 _OUTCOME_BYTES = 120  # what an outcome takes beside the reply
 
 
@@ -156,6 +183,8 @@ UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (
         self.take_letters = f"DELETE FROM {s}.letters WHERE id = ANY(%b::int8[]) RETURNING id, body"
         self.drop_letters = f"DELETE FROM {s}.letters WHERE at < now() - interval '10 minutes'"
 
+        self._webhooks(s)
+
         log_bytes = f"(SELECT coalesce(sum(octet_length(body)), 0) FROM {s}.log WHERE task = number)"
         size = f"octet_length(snapshot) + {log_bytes}"
         # Of each state by its index, so that each step of a long prune looks at what it drops alone.
@@ -169,7 +198,9 @@ FROM (
 ) AS ended"""
         self.oldest = f"SELECT number, updated, state, {size} {ended.format(also='')}"
         self.drop_tasks = (
-            f"WITH gone AS (DELETE FROM {s}.log WHERE task = ANY(%(keys)b::int8[]))"
+            f"WITH gone AS (DELETE FROM {s}.log WHERE task = ANY(%(keys)b::int8[])),"
+            f" untold AS (DELETE FROM {s}.webhooks WHERE task_key IN"
+            f" (SELECT key FROM {s}.tasks WHERE number = ANY(%(keys)b::int8[])))"
             f" DELETE FROM {s}.tasks WHERE number = ANY(%(keys)b::int8[])"
         )
         self.size_of = f"SELECT coalesce(sum({size}), 0) FROM {s}.tasks WHERE state = ANY(%b::text[])"
@@ -192,8 +223,9 @@ FROM (
         self.counts = (
             f"SELECT (SELECT coalesce(sum(last - first + 1), 0) FROM {s}.log), (SELECT count(*) FROM {s}.messages),"
             f" (SELECT min(updated) FROM {s}.tasks), (SELECT count(*) FROM {s}.replicas),"
+            f" (SELECT count(*) FROM {s}.webhooks), (SELECT count(*) FROM {s}.webhooks WHERE dead IS NOT NULL),"
             f" pg_total_relation_size('{s}.tasks') + pg_total_relation_size('{s}.log')"
-            f" + pg_total_relation_size('{s}.messages')"
+            f" + pg_total_relation_size('{s}.messages') + pg_total_relation_size('{s}.webhooks')"
         )
         self.numbers = (
             f"SELECT updated, number FROM {s}.tasks WHERE (updated, number) > (%b, %b)"
@@ -207,6 +239,77 @@ FROM (
             " ON CONFLICT (key) DO NOTHING RETURNING number"
         )
         self.put_log = f"INSERT INTO {s}.log VALUES(%b, %b, %b, %b)"
+
+    def _webhooks(self, s: str) -> None:
+        """Those of webhooks."""
+        ended = f"t.state IN {_ENDED} AND t.version <="
+        self.lock_task = "SELECT pg_advisory_xact_lock(%b::int8)"
+        self.has_webhook = f"SELECT 1 FROM {s}.webhooks WHERE key = %b AND created = %b"
+        self.count_others = f"SELECT count(*) FROM {s}.webhooks WHERE task_key = %b AND key <> %b"
+        # The task cannot be dropped meanwhile: a webhook that has one goes with it.
+        self.set_webhook = f"""
+WITH t AS (SELECT state, version FROM {s}.tasks WHERE key = %(task_key)b FOR KEY SHARE)
+INSERT INTO {s}.webhooks(key, task_key, {_WEBHOOK}, taskless, finished)
+SELECT %(key)b, %(task_key)b, %(scope)b, %(task)b, %(id)b, %(config)b, %(version)b, %(after)b::int8, %(created)b::int8,
+       %(owner)b, %(failed)b::int8, %(dead)b::int8, %(reason)b,
+       NOT EXISTS (SELECT 1 FROM t), EXISTS (SELECT 1 FROM t WHERE {ended} %(after)b::int8)
+ON CONFLICT (key) DO UPDATE SET
+    config = excluded.config, version = excluded.version, after = excluded.after, created = excluded.created,
+    owner = excluded.owner, failed = excluded.failed, dead = excluded.dead, reason = excluded.reason,
+    taskless = excluded.taskless, finished = excluded.finished, mark = NULL
+"""
+        self.webhooks = f"SELECT {_WEBHOOK} FROM {s}.webhooks WHERE task_key = %b ORDER BY created, id"
+        self.drop_webhook = f"DELETE FROM {s}.webhooks WHERE key = %b RETURNING 1"
+        # How far some have come, and which of them are let go of.
+        self.note = f"""
+UPDATE {s}.webhooks w SET
+    after = greatest(w.after, n.after), owner = CASE WHEN n.let_go AND w.owner = %b THEN NULL ELSE w.owner END,
+    finished = w.finished
+        OR EXISTS (SELECT 1 FROM {s}.tasks t WHERE t.key = w.task_key AND {ended} greatest(w.after, n.after))
+FROM unnest(%b::bytea[], %b::int8[], %b::int8[], %b::bool[]) AS n(key, created, after, let_go)
+WHERE w.key = n.key AND w.created = n.created
+"""
+        # An owner is looked at (`seen`) with the replicas of the same moment: one that has changed since is another's.
+        nobody = f"seen.owner IS NULL OR NOT EXISTS (SELECT 1 FROM {s}.replicas r WHERE r.id = seen.owner)"
+        found = f"SELECT w.key FROM {s}.webhooks w JOIN {s}.webhooks seen ON seen.key = w.key"
+        same = "w.owner IS NOT DISTINCT FROM seen.owner"
+        self.claim_webhooks = f"""
+UPDATE {s}.webhooks SET owner = %(me)b WHERE key IN (
+    {found} WHERE w.task_key = %(task_key)b AND w.dead IS NULL
+    AND (w.owner = %(me)b OR ({same} AND ({nobody}))) ORDER BY w.key FOR UPDATE OF w
+) RETURNING {_WEBHOOK}"""
+        self.take_webhooks = f"""
+UPDATE {s}.webhooks SET owner = %(me)b, mark = %(mark)b WHERE key IN (
+    {found} WHERE w.dead IS NULL AND NOT w.finished AND substring(w.scope FROM 1 FOR %(length)b) = %(prefix)b
+    AND w.owner IS DISTINCT FROM %(me)b AND {same} AND ({nobody})
+    AND EXISTS (SELECT 1 FROM {s}.tasks t WHERE t.key = w.task_key AND t.version > w.after)
+    ORDER BY w.created LIMIT %(limit)b FOR UPDATE OF w SKIP LOCKED
+) RETURNING {_WEBHOOK}"""
+        self.taken_webhooks = (
+            f"SELECT {_WEBHOOK} FROM {s}.webhooks"
+            " WHERE dead IS NULL AND NOT finished AND owner = %(me)b AND mark = %(mark)b"
+        )
+        self.give_up_webhook = (
+            f"UPDATE {s}.webhooks SET after = greatest(after, %(after)b::int8), failed = %(failed)b::int8,"
+            " dead = %(at)b::int8, reason = %(reason)b, owner = NULL"
+            " WHERE key = %(key)b AND created = %(created)b::int8 AND dead IS NULL"
+            " AND (owner IS NULL OR owner = %(me)b)"
+        )
+        self.dead_webhooks = (
+            f"SELECT {_WEBHOOK} FROM {s}.webhooks WHERE dead IS NOT NULL AND substring(scope FROM 1 FOR %b) = %b"
+            " ORDER BY dead DESC LIMIT %b"
+        )
+        self.revive_webhook = (
+            f"UPDATE {s}.webhooks SET dead = NULL, failed = 0, reason = '', owner = NULL"
+            " WHERE key = %b AND dead IS NOT NULL RETURNING 1"
+        )
+        self.is_alive = f"SELECT 1 FROM {s}.webhooks WHERE key = %b AND dead IS NULL"
+        self.oldest_taskless = (
+            f"SELECT key, EXISTS (SELECT 1 FROM {s}.tasks t WHERE t.key = w.task_key) FROM {s}.webhooks w"
+            " WHERE taskless AND created < %b ORDER BY created LIMIT %b FOR UPDATE SKIP LOCKED"
+        )
+        self.has_task = f"UPDATE {s}.webhooks SET taskless = false WHERE key = ANY(%b::bytea[])"
+        self.drop_taskless = f"DELETE FROM {s}.webhooks WHERE key = ANY(%b::bytea[])"
 
     def page(self, where: str) -> str:
         """The tasks of a list that fit."""

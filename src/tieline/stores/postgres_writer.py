@@ -59,6 +59,31 @@ class PostgresWriter(GroupWriter):
     async def _write_once(
         self, connection: Connection, group: Group, attempt: int
     ) -> tuple[set[Key], dict[bytes, Outcome | None]]:
+        written: tuple[set[Key], dict[bytes, Outcome | None]] = (set(), {})
+        if group.appends or group.heard or group.replied or group.released:
+            written = await self._write_tasks(connection, group, attempt)
+        if group.cursors or group.let_go:  # behind the ends of tasks: then nothing of them is left to be delivered
+            await self._note(connection, group)
+        return written
+
+    async def _note(self, connection: Connection, group: Group) -> None:
+        """Write how far webhooks have come, and which of them are let go of."""
+        keys = sorted({*group.cursors, *group.let_go})
+        await fetch(
+            connection,
+            self._sql.note,
+            (
+                self.replica,
+                [digest(packed(scope), packed(task_id), packed(id_)) for scope, task_id, id_, _ in keys],
+                [Int8(created) for _, _, _, created in keys],
+                [Int8(group.cursors.get(key, 0)) for key in keys],
+                [key in group.let_go for key in keys],
+            ),
+        )
+
+    async def _write_tasks(
+        self, connection: Connection, group: Group, attempt: int
+    ) -> tuple[set[Key], dict[bytes, Outcome | None]]:
         mark, me = group.mark, self.replica
         # In one order wherever it comes from: two replicas that hear the same messages must not wait for each other.
         messages = sorted(group.heard)

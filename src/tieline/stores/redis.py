@@ -35,6 +35,7 @@ from tieline.stores.redis_link import Link, read_url
 from tieline.stores.redis_post import Post
 from tieline.stores.redis_pruning import Pruning
 from tieline.stores.redis_scripts import FIELDS
+from tieline.stores.redis_webhooks import RedisWebhooks
 from tieline.stores.redis_writer import RedisWriter
 from tieline.types import TaskState
 
@@ -44,7 +45,7 @@ DEFAULT_RETENTION: Final = Retention(ttl_s=7 * 24 * 3600)
 
 log = logging.getLogger("tieline.stores")
 
-_SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 2  # 2 has webhooks beside what 1 has
 _U63: Final = (1 << 63) - 1
 _PAGE: Final = 200  # tasks that are read, or put, at a time
 _PUT_BYTES: Final = 8 * 1024 * 1024
@@ -52,7 +53,7 @@ _LOOKS: Final = 5  # at a page that changes while it is read
 _EXTRA_S: Final = 3600  # that Redis itself keeps outcomes longer than a prune does
 
 
-class RedisStore:
+class RedisStore(RedisWebhooks):
     """Tasks in the database of `url`, whose parameter `prefix` (default "tieline") begins all its keys."""
 
     shared: ClassVar[bool] = True
@@ -88,9 +89,11 @@ class RedisStore:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def migrate(self) -> tuple[int, int]:
-        """Make it ready; returns the version that its keys had (0: none), and have."""
+        """Make it ready, or bring it to this version's keys; returns the version that they had (0: none), and have."""
         try:
             before = await self._version()
+            if before == 1:  # all its keys are there in 2, too
+                await self._link.call("HSET", self._link.key("meta"), "version", _SCHEMA_VERSION)
             await self._ready()
         finally:
             if not self._open:
@@ -290,6 +293,8 @@ class RedisStore:
             bytes=counts.get("bytes", 0) + counts.get("outcomes", 0),
             oldest=None if updated is None else int(updated),
             replicas=int(await self._link.call("HLEN", self._link.key("r"))),
+            webhooks=counts.get("webhooks", 0),
+            dead_webhooks=int(await self._link.call("ZCARD", self._link.key("hd"))),
         )
 
     async def tasks(self) -> AsyncIterator[StoredTask]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from tieline.stores.base import Keep, Pruned, Retention
-from tieline.stores.pruning import Tally
+from tieline.stores.pruning import TASKLESS_S, Tally
 from tieline.stores.redis_link import Link
 from tieline.types import TaskState
 
@@ -39,6 +39,8 @@ class Pruning:
         async for size in self._dropped("drop_messages", retention.messages, now, "outcomes"):
             self._tally.messages += 1
             self._tally.bytes += size
+        async for gone in self._dropped("drop_taskless", Keep(TASKLESS_S), now, ""):
+            self._tally.webhooks += gone
         return self._tally.pruned()
 
     def _task(self, dropped: tuple[bytes, int]) -> None:

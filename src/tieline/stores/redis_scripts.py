@@ -9,13 +9,16 @@ All keys begin with `{prefix}:`, so that they live in one slot of a cluster. Dig
     w:OWNER  owners     who is at work on what
     m:MESSAGE  ms  mr   the outcome of a message, all of them by when they came, and the bytes of those with a reply
     r  i:REPLICA        how often each replica has said that it is alive, and its letters
+    h:WEBHOOK  ht: hw:  webhooks: see redis_webhook_scripts.py
     d:MARK              what a step of a prune has dropped, for a minute, should its answer be lost
-    n                   counts: tasks:STATE, bytes, bytes:STATE, logs, events, outcomes, newest
+    n                   counts: tasks:STATE, bytes, bytes:STATE, logs, events, outcomes, newest, webhooks
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from tieline.stores.redis_webhook_scripts import DROP_TASKLESS, DROP_WEBHOOKS_OF, WEBHOOK_SCRIPTS
 
 __all__ = ["FIELDS", "SCRIPTS"]
 
@@ -313,6 +316,7 @@ while true do
     end
     if not goes(first_at) then return answer() end
     local size = drop(first)
+    drop_webhooks(first)
     if size then
         out[#out+1] = {first_state, size}
         gone(size)
@@ -439,10 +443,12 @@ end
 return 1
 """
 
-_ALSO_WHEN_FULL: Final = "#!lua flags=allow-oom\n"  # a replica does not die because there is no room for tasks
+_ALSO_WHEN_FULL: Final = "#!lua flags=allow-oom\n"
+# A replica does not die because there is no room for tasks, and what was delivered is not delivered again.
+_WHEN_FULL: Final = ("beat", "release", "note", "give_up_webhook", "drop_webhook")
 
 SCRIPTS: Final = {
-    name: (_ALSO_WHEN_FULL if name in ("beat", "release") else "") + _COMMON + body
+    name: (_ALSO_WHEN_FULL if name in _WHEN_FULL else "") + _COMMON + body
     for name, body in {
         "append": _APPEND,
         "hear": _HEAR,
@@ -455,9 +461,11 @@ SCRIPTS: Final = {
         "bury": _BURY,
         "list": _LIST,
         "post": _POST,
-        "drop": _DROPPING + _DROP,
+        "drop": _DROPPING + DROP_WEBHOOKS_OF + _DROP,
         "drop_logs": _DROPPING + _DROP_LOGS,
         "drop_messages": _DROPPING + _DROP_MESSAGES,
+        "drop_taskless": _DROPPING + DROP_TASKLESS,
         "put": _PUT,
+        **WEBHOOK_SCRIPTS,
     }.items()
 }

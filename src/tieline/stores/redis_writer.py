@@ -7,7 +7,7 @@ from typing import Any
 
 from tieline.stores.base import Append, Outcome, StoreError
 from tieline.stores.bytekeys import digest, packed, unpacked
-from tieline.stores.group import Group, GroupWriter, Key
+from tieline.stores.group import Group, GroupWriter, Key, WebhookKey
 from tieline.stores.redis_link import Link
 
 __all__ = ["RedisWriter"]
@@ -49,6 +49,9 @@ class RedisWriter(GroupWriter):
         if group.released:
             tasks = [digest(packed(scope), packed(task_id)) for scope, task_id in group.released]
             scripts.append(("release", [self.replica, *tasks]))
+        if group.cursors or group.let_go:  # behind the ends of tasks: then nothing of them is left to be delivered
+            words = [word for key in {**group.cursors, **group.let_go} for word in _note(group, key)]
+            scripts.append(("note", [self.replica, *words]))
         if not scripts:
             return set(), {}
         async with asyncio.timeout(self._link.limit_s):
@@ -65,6 +68,13 @@ class RedisWriter(GroupWriter):
             ours = attempt and outcome.replica == self.replica and outcome.task_id == group.heard[key][0]
             heard[key] = None if ours else outcome
         return done, heard
+
+
+def _note(group: Group, key: WebhookKey) -> tuple[Any, ...]:
+    """How far a webhook has come, and whether it is let go of, as the script takes it."""
+    scope, task_id, id_, created = key
+    after = group.cursors.get(key, 0)
+    return digest(packed(scope), packed(task_id), packed(id_)), created, after, 1 if key in group.let_go else 0
 
 
 def _words(append: Append) -> tuple[Any, ...]:

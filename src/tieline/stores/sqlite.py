@@ -39,6 +39,7 @@ from tieline.stores.base import (
 )
 from tieline.stores.pruning import Tally
 from tieline.stores.sqlite_file import SCHEMA_VERSION, connect, file_schema, make_folder, move_wal, own, wal_bytes
+from tieline.stores.sqlite_webhooks import DROP_OF_TASK, SQLiteWebhooks
 from tieline.types import TaskState
 
 __all__ = ["SQLiteStore"]
@@ -50,6 +51,7 @@ _ENDS = tuple(state for state in TaskState if state.terminal)
 _ENDED = "(" + ",".join(f"'{state.value}'" for state in _ENDS) + ")"
 _TASK_BYTES = "(length(snapshot) + (SELECT coalesce(sum(length(body)), 0) FROM log WHERE task=number))"
 _OUTCOME_BYTES = 100  # what an outcome takes beside the reply
+_CURSOR_BYTES = 200  # what it takes to note how far a webhook has come
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
 _WAL_BYTES = 4 * _CHECKPOINT_BYTES
 _PRUNE_TASKS = 200  # at a time, so that a prune never holds the loop for long
@@ -58,12 +60,13 @@ _I64 = (1 << 63) - 1
 log = logging.getLogger("tieline.stores")
 
 
-class SQLiteStore:
+class SQLiteStore(SQLiteWebhooks):
     """Tasks in the file `path`, made with its folders (mode 0700, the file 0600) when it is not there."""
 
     shared: ClassVar[bool] = False
 
     def __init__(self, path: str | os.PathLike[str], retention: Retention = DEFAULT_RETENTION) -> None:
+        super().__init__()
         self.path = Path(path).expanduser().absolute()
         self.retention = retention
         self._db: sqlite3.Connection | None = None
@@ -74,7 +77,7 @@ class SQLiteStore:
         self._batch: builtins.list[Append] = []
         self._heard: dict[bytes, Outcome] = {}  # outcomes that are not written yet, or changed
         self._heard_at: dict[bytes, int] = {}  # when they came in, of new ones
-        self._answers: builtins.list[asyncio.Future[None]] = []  # wait for what they have changed in `_heard`
+        self._answers: builtins.list[asyncio.Future[None]] = []  # wait for what changed in `_heard` and `_cursors`
         self._committed: asyncio.Future[None] | None = None
         self._message_bytes: int | None = None  # of outcomes in the file; None is not counted yet
         self._since_checkpoint = 0
@@ -172,6 +175,10 @@ class SQLiteStore:
                 return None
             found = Outcome(rows[0][0])
         self._heard[key] = Outcome(found.task_id, reply)
+        return self._answer()
+
+    def _answer(self) -> asyncio.Future[None]:
+        self._open_db()
         self._commit_soon()
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answers.append(told)
@@ -210,10 +217,11 @@ class SQLiteStore:
         told.set_exception(BatchFailed(failures))
 
     def _write_answers(self) -> None:
-        """No append of this turn could be written: what messages were answered with does not depend on them."""
+        """No append of this turn could be written: what else there is to write does not depend on them."""
         try:
             self._write([])
         except Exception as error:  # as above
+            self._cursors.clear()  # none of them may keep what comes from being written
             answers, self._answers = self._answers, []
             for answer in answers:
                 if not answer.done():
@@ -254,18 +262,15 @@ class SQLiteStore:
             size += len(body) + len(append.snapshot or b"")
             if append.state.terminal:
                 numbers.pop(key, None)
-        self._since_checkpoint += size
-        try:
-            there = self._file_id() == self._file
-        except OSError:
-            there = False
-        if not there:
-            raise StoreError(f"{self.path} has been removed or replaced under the running store.")
+        self._since_checkpoint += size + _CURSOR_BYTES * len(self._cursors)
+        self._check_file()
         heard, heard_at = self._heard, self._heard_at
         db.execute("BEGIN IMMEDIATE")
         try:
             if heard:
                 self._write_heard(db)
+            if self._cursors:
+                self._write_cursors(db)
             if made:
                 db.executemany("INSERT INTO tasks VALUES(?,?,?,?,?,?,?,?,?)", made)
             count = 0
@@ -291,6 +296,8 @@ class SQLiteStore:
                     self._message_bytes += sum([len(told.reply) for told in heard.values() if told.reply is not None])
                 heard.clear()
                 heard_at.clear()
+            self._cursors.clear()
+            if self._answers:
                 answers, self._answers = self._answers, []
                 for answer in answers:
                     if not answer.done():
@@ -303,6 +310,15 @@ class SQLiteStore:
             if isinstance(error, sqlite3.IntegrityError):
                 raise VersionConflict("a task of that id is there already") from None
             raise
+
+    def _check_file(self) -> None:
+        """Raises StoreError when what is written now would be lost."""
+        try:
+            there = self._file_id() == self._file
+        except OSError:
+            there = False
+        if not there:
+            raise StoreError(f"{self.path} has been removed or replaced under the running store.")
 
     def _write_heard(self, db: sqlite3.Connection) -> None:
         at = self._heard_at
@@ -407,6 +423,12 @@ class SQLiteStore:
         if logs.max_bytes is not None and (over := self._ended_log_size() - logs.max_bytes) > 0:
             await self._drop_logs(tally, told, enough=over)
         await self._drop_messages(tally, told, now)
+        looked_at = _PRUNE_TASKS
+        while looked_at == _PRUNE_TASKS:
+            looked_at, gone = self._drop_taskless(now, _PRUNE_TASKS)
+            if gone:
+                tally.webhooks += gone
+                await _pause(tally, told)
         return tally.pruned()
 
     def _size(self) -> int:
@@ -463,7 +485,11 @@ class SQLiteStore:
                 tally.task(TaskState(state), size)
             if not numbers:
                 break
-            self._delete(("DELETE FROM log WHERE task=?", numbers), ("DELETE FROM tasks WHERE number=?", numbers))
+            self._change(
+                (DROP_OF_TASK, numbers if self._has_webhooks() else []),
+                ("DELETE FROM log WHERE task=?", numbers),
+                ("DELETE FROM tasks WHERE number=?", numbers),
+            )
             dropped += len(numbers)
             await _pause(tally, told)
         return dropped
@@ -495,7 +521,7 @@ class SQLiteStore:
                 tally.bytes += size
             if not numbers:
                 return
-            self._delete(("DELETE FROM log WHERE task=?", numbers))
+            self._change(("DELETE FROM log WHERE task=?", numbers))
             await _pause(tally, told)
 
     async def _drop_messages(self, tally: Tally, told: Callable[[Pruned], object] | None, now: int) -> None:
@@ -521,22 +547,25 @@ class SQLiteStore:
                 tally.bytes += bytes_
             if not keys:
                 return
-            self._delete(("DELETE FROM messages WHERE key=?", keys))
+            self._change(("DELETE FROM messages WHERE key=?", keys))
             if self._message_bytes is not None:
                 self._message_bytes -= dropped
             await _pause(tally, told)
 
-    def _delete(self, *statements: tuple[str, Sequence[tuple[Any, ...]]]) -> None:
+    def _change(self, *statements: tuple[str, Sequence[tuple[Any, ...]]]) -> int:
         db = self._open_db()
+        self._check_file()
+        changed = 0
         try:
             db.execute("BEGIN IMMEDIATE")
             for sql, rows in statements:
-                db.executemany(sql, rows)
+                changed += max(0, db.executemany(sql, rows).rowcount)
             db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise StoreError(f"{self.path}: {error}") from error
+        return changed
 
     async def stats(self) -> Stats:
         self._commit()
@@ -545,7 +574,8 @@ class SQLiteStore:
         events = self._read("SELECT coalesce(sum(last - first + 1), 0) FROM log", ())[0][0]
         messages = self._read("SELECT count(*) FROM messages", ())[0][0] + len(self._heard_at)
         oldest = self._read("SELECT min(updated) FROM tasks", ())[0][0]
-        return Stats(states, events, messages, self._size(), oldest)
+        webhooks, dead = self._count_webhooks()
+        return Stats(states, events, messages, self._size(), oldest, webhooks=webhooks, dead_webhooks=dead)
 
     async def tasks(self) -> AsyncIterator[StoredTask]:
         self._commit()

@@ -11,7 +11,7 @@ from tieline.stores.base import StoreError, StoreInUse
 
 __all__ = ["SCHEMA_VERSION", "connect", "file_schema", "make_folder", "move_wal", "own", "wal_bytes"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks(
     number INTEGER PRIMARY KEY,
@@ -44,6 +44,22 @@ CREATE TABLE IF NOT EXISTS messages(
     at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS messages_at ON messages(at);
+CREATE TABLE IF NOT EXISTS webhooks(
+    scope TEXT NOT NULL,
+    task TEXT NOT NULL,
+    id TEXT NOT NULL,
+    config BLOB NOT NULL,
+    version TEXT NOT NULL,
+    after INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    dead INTEGER,
+    reason TEXT NOT NULL,
+    taskless INTEGER NOT NULL,  -- 1: the task was not there yet when this was last looked at
+    PRIMARY KEY(scope, task, id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS webhooks_dead ON webhooks(dead) WHERE dead IS NOT NULL;
+CREATE INDEX IF NOT EXISTS webhooks_taskless ON webhooks(created) WHERE taskless;
 """
 
 

@@ -51,8 +51,10 @@ _FIXED: Final = {
 _NO_FIELDS: Final[dict[str, str]] = {}
 
 
-def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
+def route(verb: str, path: str, *, tenants: bool = True) -> tuple[Method, dict[str, str]]:
     """The operation at a path (as it was sent) below the agent's URL, and the fields that stand in the path.
+
+    With `tenants`, the first segment of a path that is none may name a tenant: `/{tenant}/message:send`.
 
     Raises:
         MethodNotFound: no operation has this path.
@@ -71,7 +73,16 @@ def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
         allowed += method.verbs
     if allowed:
         raise VerbNotAllowed(verb, path, tuple(allowed))
-    raise MethodNotFound(f"There is no operation at {path}.")
+    tenant, slash, below = path[1:].partition("/")
+    if not (tenants and tenant and slash):
+        raise MethodNotFound(f"There is no operation at {path}.")
+    try:
+        method, fields = route(verb, "/" + below, tenants=False)
+    except VerbNotAllowed as error:
+        raise VerbNotAllowed(verb, path, error.allowed) from None
+    except MethodNotFound:
+        raise MethodNotFound(f"There is no operation at {path}.") from None
+    return method, {**fields, "tenant": unquote(tenant)}
 
 
 def read_request(dialect: Dialect, method: Method, fields: dict[str, str], query: str, body: bytes) -> Any:

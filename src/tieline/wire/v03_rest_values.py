@@ -161,7 +161,7 @@ def send_in(request: schema.SendRequest) -> SendMessageRequest:
     return SendMessageRequest(_message_in(request.message), extra.get(TENANT), configuration, metadata)
 
 
-_NAME: Final = re.compile(r"tasks/(.+?)(?:/pushNotificationConfigs(?:/.*)?)?", re.DOTALL).fullmatch
+_NAME: Final = re.compile(r"tasks/(.+?)(?:/pushNotificationConfigs(?:/(.*))?)?", re.DOTALL).fullmatch
 
 
 def _task_id(name: str | None) -> str | None:
@@ -170,7 +170,13 @@ def _task_id(name: str | None) -> str | None:
 
 
 def config_in(config: schema.Config) -> TaskPushNotificationConfig:
-    """A webhook. Raises ValueError when there is none in it."""
+    """A webhook, whose id may stand in its name alone. Raises ValueError when there is none in it."""
+    read = _unnamed(config)
+    match = _NAME(config.name or "")
+    return read if read.id or match is None else replace(read, id=match.group(2) or None)
+
+
+def _unnamed(config: schema.Config) -> TaskPushNotificationConfig:
     if config.push_notification_config is None:
         raise ValueError("wants a pushNotificationConfig")
     return push_in(config.push_notification_config, _task_id(config.name), None)
@@ -186,7 +192,7 @@ def configs_in(page: schema.Configs) -> ListTaskPushNotificationConfigsResponse:
 def create_in(request: schema.CreateConfig) -> TaskPushNotificationConfig:
     """A webhook that is to be made. Raises ValueError when there is none in it."""
     config = request.config or schema.Config(push_notification_config=request.push_notification_config)
-    made = config_in(config)
+    made = _unnamed(config)
     task_id = request.task_id or _task_id(request.parent) or _task_id(request.name) or made.task_id
     return replace(made, task_id=task_id, id=made.id or request.config_id or None)
 

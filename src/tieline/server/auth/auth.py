@@ -1,0 +1,184 @@
+"""The declaration of who may call: checked for every request, and told by the card."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Final
+
+from msgspec.structs import replace
+
+from tieline.card import AgentCard, SecurityRequirement, StringList
+from tieline.engine.turn import Caller
+from tieline.errors import PermissionDenied, RateLimited, Unauthenticated
+from tieline.server.auth.identity import Identity, Refused, Scheme, Shown, Together
+from tieline.server.rates import Meter, Rates
+from tieline.wire.methods import METHODS
+
+__all__ = ["Auth"]
+
+log = logging.getLogger("tieline.server")
+
+_KNOWN: Final = 10_000
+_ALWAYS_S: Final = 3600.0
+
+
+class _Known:
+    """What was found valid before."""
+
+    __slots__ = ("caller", "generation", "until")
+
+    def __init__(self, caller: Caller, generation: int, until: float) -> None:
+        self.caller = caller
+        self.generation = generation
+        self.until = until
+
+
+class Auth:
+    """Who may call, and what each may do.
+
+    Every argument is a way to authenticate, of which a caller needs one; schemes that are needed at the same time are
+    put `Together`. `scopes`: which scopes a caller needs for an operation, by its name in A2A 1.0; "*" is all others.
+
+    What was found valid is remembered, by a keyed hash, until it expires or its file or keys change.
+    """
+
+    def __init__(
+        self,
+        *ways: Scheme | Together,
+        scopes: Mapping[str, str | Iterable[str]] | None = None,
+        failures_per_minute: int = 60,
+    ) -> None:
+        """`failures_per_minute`: how often one address may show what is not valid. Raises ValueError."""
+        self._ways = [way.schemes if isinstance(way, Together) else (way,) for way in ways]
+        if not self._ways:
+            raise ValueError("name a way to authenticate, or leave auth out")
+        self._schemes: dict[str, Scheme] = {}
+        for way in self._ways:
+            for scheme in way:
+                if self._schemes.setdefault(scheme.name, scheme) is not scheme:
+                    raise ValueError(f"two schemes are called {scheme.name!r}: give one another name")
+        self._scopes = {
+            operation: frozenset((needed,) if isinstance(needed, str) else needed)
+            for operation, needed in (scopes or {}).items()
+        }
+        if unknown := self._scopes.keys() - METHODS.keys() - {"*"}:
+            raise ValueError(f"there is no operation {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}")
+        self._everywhere = self._scopes.get("*", frozenset())
+        self._key = os.urandom(16)
+        self._known: dict[bytes, _Known] = {}
+        self._failures = Meter(Rates(requests_per_s=failures_per_minute / 60, burst=failures_per_minute))
+        self.challenges = tuple(dict.fromkeys(filter(None, (scheme.challenge for scheme in self._schemes.values()))))
+
+    @property
+    def schemes(self) -> Mapping[str, Scheme]:
+        """The schemes by the names that the card has for them."""
+        return self._schemes
+
+    # --- the card -----------------------------------------------------------------------------------------------------
+
+    def told(self, card: AgentCard) -> AgentCard:
+        """A card that says what is checked here."""
+        named = sorted(frozenset[str]().union(*self._scopes.values()))
+        requirements = tuple(
+            SecurityRequirement(
+                {scheme.name: StringList(tuple(named) if _has_scopes(scheme) else ()) for scheme in way}
+            )
+            for way in self._ways
+        )
+        return replace(
+            card,
+            security_schemes={name: scheme.declared for name, scheme in self._schemes.items()},
+            security_requirements=requirements,
+        )
+
+    # --- a request ----------------------------------------------------------------------------------------------------
+
+    def caller(self, shown: Shown) -> Caller | Awaitable[Caller]:
+        """Who calls. Raises Unauthenticated; Overloaded when that cannot be found out now."""
+        if len(self._ways) == 1 and len(self._ways[0]) == 1:
+            scheme = self._ways[0][0]
+            try:
+                secret = scheme.find(shown)
+            except Refused as refused:
+                raise self._refusal(str(refused), shown) from None
+            if secret is not None:
+                known = self._known.get(self._mark(scheme, secret))
+                if known is not None and known.generation == scheme.generation and known.until > time.time():
+                    return known.caller
+        return self._found(shown)
+
+    def _mark(self, scheme: Scheme, secret: bytes) -> bytes:
+        return blake2b(secret, digest_size=16, key=self._key, person=scheme.name.encode()[:16]).digest()
+
+    async def _found(self, shown: Shown) -> Caller:
+        words = ""
+        for way in self._ways:
+            try:
+                found = [(scheme, scheme.find(shown)) for scheme in way]
+                if any(secret is None for _, secret in found):
+                    continue
+                callers = [
+                    await self._checked(scheme, secret, shown.address) for scheme, secret in found if secret is not None
+                ]
+            except Refused as refused:
+                words = words or str(refused)
+                continue
+            first = callers[0]
+            if len(callers) == 1:
+                return first
+            scopes = first.scopes.union(*(other.scopes for other in callers))
+            return replace(first, scopes=scopes)
+        if words:
+            raise self._refusal(words, shown)
+        raise Unauthenticated(f"Authentication is needed: {self.wanted}.", challenges=self.challenges)
+
+    async def _checked(self, scheme: Scheme, secret: bytes, address: str) -> Caller:
+        mark = self._mark(scheme, secret)
+        generation = scheme.generation
+        known = self._known.get(mark)
+        if known is not None and known.generation == generation and known.until > time.time():
+            return known.caller
+        self._failures.look(address, "Too much that is not valid was shown from your address.")
+        try:
+            given = scheme.check(secret)
+            identity = given if isinstance(given, Identity) else await given
+        except Refused:
+            with suppress(RateLimited):
+                self._failures.request(address)
+            raise
+        caller = Caller(
+            principal=identity.principal, tenant=identity.tenant, scopes=identity.scopes, claims=identity.claims
+        )
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        until = time.time() + _ALWAYS_S if identity.until is None else identity.until
+        self._known[mark] = _Known(caller, scheme.generation, until)
+        return caller
+
+    @property
+    def wanted(self) -> str:
+        """The ways to authenticate, for people: "bearer, or oidc and mtls"."""
+        return ", or ".join(" and ".join(scheme.name for scheme in way) for way in self._ways)
+
+    def _refusal(self, words: str, shown: Shown) -> Unauthenticated:
+        log.warning("a caller at %s was refused: %s", shown.address or "an unknown address", words)
+        return Unauthenticated(words, challenges=self.challenges)
+
+    def permit(self, caller: Caller, operation: str) -> None:
+        """Check that the caller may do this. Raises PermissionDenied, which names the scopes that lack."""
+        needed = self._scopes.get(operation, self._everywhere)
+        if not needed <= caller.scopes:
+            lacking = sorted(needed - caller.scopes)
+            log.warning("caller %r lacks %s for %s", caller.principal, " ".join(lacking), operation)
+            raise PermissionDenied.for_scopes(operation, lacking)
+
+
+def _has_scopes(scheme: Scheme) -> bool:
+    """Whether requirements of a scheme may name scopes: those of OAuth 2 and OpenID Connect (§4.5)."""
+    declared = scheme.declared
+    return declared.oauth2_security_scheme is not None or declared.open_id_connect_security_scheme is not None

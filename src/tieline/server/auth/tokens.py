@@ -1,0 +1,221 @@
+"""A file of those who may call: what each of them shows is kept as a hash.
+
+One line a token, as JSON. Tokens that are made here have 256 bits of chance, for which SHA-256 is enough; passwords
+that people choose are kept as scrypt. A file that changes is read again within a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["Token", "TokenFile", "make_password", "make_token"]
+
+log = logging.getLogger("tieline.server")
+
+_LOOK_S: Final = 1.0
+_PREFIX: Final = "tieline_"  # that scanners for secrets can tell it
+_PRINCIPAL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
+_SCRYPT: Final = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 * 1024 * 1024}
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the file: what somebody may show, and who that is."""
+
+    id: str  # by which people name it: in lists, to revoke it
+    principal: str
+    hash: str  # "sha256:" and 64 hex digits, or "scrypt:" with salt and key in base64
+    kind: Literal["token", "password"] = "token"
+    tenant: str = ""
+    scopes: tuple[str, ...] = ()
+    created: datetime | None = None
+    expires: datetime | None = None
+    note: str = ""
+
+    @property
+    def expired(self) -> bool:
+        return self.expires is not None and self.expires.timestamp() <= time.time()
+
+
+def _checked(principal: str) -> str:
+    if not _PRINCIPAL.fullmatch(principal):
+        raise ValueError(
+            f"{principal!r} cannot be a name: take letters, digits and . _ @ + -, at most 128, without one of"
+            " . @ + - at the beginning"
+        )
+    return principal
+
+
+def make_token(
+    principal: str,
+    *,
+    tenant: str = "",
+    scopes: Iterable[str] = (),
+    lasts: timedelta | None = None,
+    note: str = "",
+) -> tuple[str, Token]:
+    """A new token: what its owner shows, which is kept nowhere, and the line for the file. Raises ValueError."""
+    shown = _PREFIX + secrets.token_urlsafe(32)
+    now = datetime.now(UTC).replace(microsecond=0)
+    token = Token(
+        id=secrets.token_hex(4),
+        principal=_checked(principal),
+        hash=_sha256(shown.encode()),
+        tenant=tenant,
+        scopes=tuple(scopes),
+        created=now,
+        expires=None if lasts is None else now + lasts,
+        note=note,
+    )
+    return shown, token
+
+
+def make_password(principal: str, password: str, *, tenant: str = "", scopes: Iterable[str] = ()) -> Token:
+    """The line for somebody who logs in by name and password. Raises ValueError."""
+    if not password:
+        raise ValueError("a password must not be empty")
+    salt = secrets.token_bytes(16)
+    return Token(
+        id=secrets.token_hex(4),
+        principal=_checked(principal),
+        hash=_scrypt(password.encode(), salt),
+        kind="password",
+        tenant=tenant,
+        scopes=tuple(scopes),
+        created=datetime.now(UTC).replace(microsecond=0),
+    )
+
+
+def _sha256(shown: bytes) -> str:
+    return "sha256:" + hashlib.sha256(shown).hexdigest()
+
+
+def _scrypt(password: bytes, salt: bytes) -> str:
+    key = hashlib.scrypt(password, salt=salt, dklen=32, **_SCRYPT)
+    return f"scrypt:{base64.b64encode(salt).decode()}:{base64.b64encode(key).decode()}"
+
+
+_NOBODYS: Final = _scrypt(b"-", bytes(16))
+
+
+class TokenFile:
+    """A file of tokens, read again when it has changed.
+
+    Raises ValueError when it is not there or a line of it is none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.generation = 0
+        self._looked = 0.0
+        self._stamp: tuple[int, int, int] | None = None
+        self._tokens: dict[str, Token] = {}  # by hash
+        self._passwords: dict[str, Token] = {}  # by principal
+        self._load()
+
+    def _load(self) -> None:
+        stamp = self._stamped()
+        tokens = read_tokens(self.path)
+        self._stamp = stamp
+        self._tokens = {token.hash: token for token in tokens if token.kind == "token"}
+        self._passwords = {token.principal: token for token in tokens if token.kind == "password"}
+
+    def _stamped(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def look(self) -> None:
+        """Read the file again if it has changed; what cannot be read leaves what was known before."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        stamp = self._stamped()
+        if stamp == self._stamp:
+            return
+        try:
+            self._load()
+        except ValueError as error:
+            self._stamp = stamp
+            log.error("%s; the tokens that were known before stay valid", error)
+        else:
+            log.info("read %d tokens anew", len(self._tokens) + len(self._passwords))
+        self.generation += 1
+
+    def of_token(self, shown: bytes) -> Token | None:
+        """Whose token it is: found by its hash, so that no time tells how near a guess was."""
+        self.look()
+        digest = _sha256(shown)
+        token = self._tokens.get(digest)
+        if token is None or not hmac.compare_digest(token.hash, digest) or token.expired:
+            return None
+        return token
+
+    def of_password(self, principal: str, password: bytes) -> Token | None:
+        """Who logs in so. Takes some 50 ms, for a name that is not there, too."""
+        self.look()
+        token = self._passwords.get(principal)
+        _, salt, _ = (token.hash if token is not None else _NOBODYS).split(":")
+        digest = _scrypt(password, base64.b64decode(salt))
+        if token is None or not hmac.compare_digest(token.hash, digest) or token.expired:
+            return None
+        return token
+
+
+_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}|scrypt:[A-Za-z0-9+/]+=*:[A-Za-z0-9+/]+=*")
+
+
+def read_tokens(path: Path) -> list[Token]:
+    """The tokens of a file. Raises ValueError, which names the line and nothing of what is in it."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        words = f"the tokens in {path} cannot be read: {reason}. Make one: tieline token create NAME"
+        raise ValueError(words) from None
+    tokens = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            token = msgspec.json.decode(line, type=Token)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ValueError(f"line {number} of {path} is no token: make them with tieline token create") from None
+        if not _HASH.fullmatch(token.hash) or (token.kind == "password") != token.hash.startswith("scrypt:"):
+            raise ValueError(f"line {number} of {path} holds no hash: make tokens with tieline token create")
+        tokens.append(token)
+    return tokens
+
+
+def write_tokens(path: Path, tokens: Iterable[Token]) -> None:
+    """Write a file of tokens in place of the one that is there, for its owner alone to read. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
+    try:
+        with os.fdopen(number, "wb") as file:
+            for token in tokens:
+                file.write(msgspec.json.encode(token) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
