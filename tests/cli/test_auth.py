@@ -142,6 +142,20 @@ def test_a_browser_is_opened_and_its_answer_heard(bare: Tieline, guarded: Guarde
     assert provider.grants() == ["authorization_code"]
 
 
+def test_a_provider_without_a_flow_for_devices_is_signed_in_to_with_a_browser(
+    bare: Tieline, guarded: Guarded, provider: OidcProvider
+) -> None:
+    provider.configure(metadata={"device_authorization_endpoint": None})
+    agent = guarded.agent("oidc")
+    words = ("auth", "login", "-a", agent.url, "--client-id", "desktop", "--issuer", provider.issuer)
+    signed = bare(*words, env={"BROWSER": f"{sys.executable} {HERE / 'visiting.py'} %s"})
+    assert signed.code == 0, signed.err
+    assert signed.fields["Signed in"] == "by authorization code as desktop for scheme oidc"
+    assert signed.fields["Scopes"] == "openid"
+    refused = bare(*words, "--flow", "device-code", "-o", "json")
+    assert "no device authorization endpoint" in refused.error["message"]
+
+
 def test_without_a_browser_the_address_is_shown(bare: Tieline, guarded: Guarded, provider: OidcProvider) -> None:
     agent = guarded.agent("browser")
     words = ("auth", "login", "-a", agent.url, "--client-id", "desktop", "--trust", provider.issuer, "--no-browser")

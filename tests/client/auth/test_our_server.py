@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,15 @@ def served(tmp_path_factory: pytest.TempPathFactory, provider_process: OidcProvi
     folder = tmp_path_factory.mktemp("ours")
     (folder / "echo.py").write_text(AGENT)
     port, grpc_port = free_port(), free_port()
-    command = [TIELINE, "serve", folder / "echo.py", "--port", str(port), "--grpc-port", str(grpc_port)]
+    command: list[str | Path] = [
+        TIELINE,
+        "serve",
+        folder / "echo.py",
+        "--port",
+        str(port),
+        "--grpc-port",
+        str(grpc_port),
+    ]
     command += ["--store", "memory", "--auth", f"oidc:{provider_process.issuer}", "--audience", "agents"]
     with running(command, port, folder / "serve.log", ROOT):
         yield f"http://127.0.0.1:{port}"
