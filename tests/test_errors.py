@@ -29,6 +29,7 @@ from tieline.errors import (
     TaskNotCancelable,
     TaskNotFound,
     Unauthenticated,
+    Unavailable,
     VersionNotSupported,
     error_for,
 )
@@ -122,6 +123,7 @@ def test_every_error_says_in_a_sentence_what_is_wrong(cls: type[A2AError]) -> No
         "RateLimited": RateLimited("You may send 5 requests a second."),
         "Unauthenticated": Unauthenticated("Authentication is needed: bearer."),
         "PermissionDenied": PermissionDenied.for_scopes("SendMessage", ["tasks:write"]),
+        "Unavailable": Unavailable("The store is away."),
         "TaskEnded": TaskEnded("t", "TASK_STATE_COMPLETED", "send a new message"),
         "TaskNotFound": TaskNotFound("t"),
         "TaskNotCancelable": TaskNotCancelable("t", "TASK_STATE_COMPLETED"),

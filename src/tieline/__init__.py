@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tieline.engine.service import Limits
     from tieline.engine.turn import Answer, Caller, Turn
     from tieline.errors import A2AError, Failed, Rejected
+    from tieline.operation.observing import Telemetry
     from tieline.server.asgi import App, app
     from tieline.server.receiver import Notification, WebhookReceiver
     from tieline.server.serve import serve
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         TaskStatus,
         TaskStatusUpdateEvent,
     )
+    from tieline.wire.signing import CardSigner
 
 __version__ = "0.1.0"
 
@@ -76,6 +78,7 @@ _HOMES = {
     "Caller": "tieline.engine.turn",
     "CardCache": "tieline.client.discovery",
     "CardResult": "tieline.client.simple",
+    "CardSigner": "tieline.wire.signing",
     "ClientCertificate": "tieline.client.credentials",
     "ClientCredentials": "tieline.client.credentials",
     "DeviceCode": "tieline.client.credentials",
@@ -101,6 +104,7 @@ _HOMES = {
     "TaskState": "tieline.types",
     "TaskStatus": "tieline.types",
     "TaskStatusUpdateEvent": "tieline.types",
+    "Telemetry": "tieline.operation.observing",
     "Timeouts": "tieline.client.transport",
     "Turn": "tieline.engine.turn",
     "WebhookReceiver": "tieline.server.receiver",
@@ -130,6 +134,7 @@ __all__ = [
     "Caller",
     "CardCache",
     "CardResult",
+    "CardSigner",
     "ClientCertificate",
     "ClientCredentials",
     "DeviceCode",
@@ -155,6 +160,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskStatusUpdateEvent",
+    "Telemetry",
     "Timeouts",
     "Turn",
     "WebhookReceiver",

@@ -8,10 +8,12 @@
     │   ├── TaskEnded                                                  (an UnsupportedOperation)
     │   └── MediaTypeNotSupported                                      (a ContentTypeNotSupported of the HTTP header)
     ├── InternalError                                                  our fault; the cause is logged, never sent
-    │   └── Overloaded                                                 a limit of this server is reached; try later
-    │       └── RateLimited                                            a limit of this caller's
+    │   └── Unavailable                                                nothing was done, and it may pass; try later
+    │       └── Overloaded                                             a limit of this server is reached
+    │           └── RateLimited                                        a limit of this caller's
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
+        ├── CardNotVerified                                            no signature on it that can be believed
         ├── Unreachable                                                no connection
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
@@ -41,6 +43,7 @@ __all__ = [
     "AuthorizationFailed",
     "BodyTooLarge",
     "CardNotFound",
+    "CardNotVerified",
     "ContentTypeNotSupported",
     "CredentialsUnfit",
     "ExtendedAgentCardNotConfigured",
@@ -72,6 +75,7 @@ __all__ = [
     "TaskNotCancelable",
     "TaskNotFound",
     "Unauthenticated",
+    "Unavailable",
     "Unreachable",
     "UnsupportedOperation",
     "VersionNotSupported",
@@ -192,14 +196,25 @@ class InternalError(A2AError):
     """Internal error."""
 
 
-class Overloaded(InternalError):
-    """A limit of this server is reached."""
+class Unavailable(InternalError):
+    """This server cannot do it now, and has not begun to; it may be able to in `retry_after_s` seconds."""
 
-    http_status, grpc_status, reason = 503, "RESOURCE_EXHAUSTED", "OVERLOADED"
+    http_status, grpc_status, reason = 503, "UNAVAILABLE", "UNAVAILABLE"
 
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message, metadata={"retryAfterSeconds": str(retry_after_s)})
         self.retry_after_s = retry_after_s
+
+    @classmethod
+    def without_store(cls) -> Unavailable:
+        """For what the store would have to be asked for, while it does not answer. The reason is for the log."""
+        return cls("The store of this server is not available. Try again later.", retry_after_s=5)
+
+
+class Overloaded(Unavailable):
+    """A limit of this server is reached."""
+
+    grpc_status, reason = "RESOURCE_EXHAUSTED", "OVERLOADED"
 
 
 class RateLimited(Overloaded):
@@ -378,6 +393,12 @@ class InvalidCard(PeerError):
     reason = "INVALID_CARD"
 
 
+class CardNotVerified(PeerError):
+    """A signed card was required, and this one is not signed, or not by anybody known."""
+
+    reason = "CARD_NOT_VERIFIED"
+
+
 class Unreachable(PeerError):
     """The agent could not be reached."""
 
@@ -488,7 +509,8 @@ _BY_CODE: dict[int, type[A2AError]] = {
     cls.rpc_code: cls for cls in _WIRE_ERRORS if cls not in (Unauthenticated, PermissionDenied)
 }
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
-_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed, Overloaded, RateLimited)}
+_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed)}
+_BY_REASON |= {cls.reason: cls for cls in (Unavailable, Overloaded, RateLimited)}
 
 
 def error_for(
@@ -508,7 +530,7 @@ def error_for(
     A2AError.__init__(error, message, metadata=metadata, violations=violations)
     if isinstance(error, Unauthenticated | PermissionDenied):
         error.challenges = ()
-    if isinstance(error, Overloaded):
+    if isinstance(error, Unavailable):
         seconds = error.metadata.get("retryAfterSeconds", "")
         error.retry_after_s = int(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 7 else 1
     return error

@@ -235,7 +235,7 @@ def rest_refusal(answer: Json, status: int | None, *, in_stream: bool = False) -
     assert isinstance(given.pop("type"), str)
     in_03.left_over(given, "an error")
     refusal = Refused(message, code=code, details=details, in_stream=in_stream)
-    assert status in (None, 503 if refusal.reason == "OVERLOADED" else _STATUS[code])
+    assert status in (None, 503 if refusal.reason in ("OVERLOADED", "UNAVAILABLE") else _STATUS[code])
     return refusal
 
 

@@ -19,6 +19,7 @@ ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
     "InvalidParamsError": (-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
     "InternalError": (-32603, 500, "INTERNAL", "INTERNAL_ERROR"),
     "Overloaded": (-32603, 503, "RESOURCE_EXHAUSTED", "OVERLOADED"),  # our own: an InternalError that may pass
+    "Unavailable": (-32603, 503, "UNAVAILABLE", "UNAVAILABLE"),  # likewise
     "TaskNotFoundError": (-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
     "TaskNotCancelableError": (-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
     "PushNotificationNotSupportedError": (-32003, 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED"),
@@ -30,6 +31,8 @@ ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
     "VersionNotSupportedError": (-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
 }
 """JSON-RPC code, HTTP status, google.rpc status and ErrorInfo reason of each error (§3.3.2, §5.4, §9.5, §11.6)."""
+
+PASSING: Final = ("Overloaded", "Unavailable")
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
@@ -86,10 +89,10 @@ class Refused(Exception):
         code, status, rpc_status, reason = ERRORS[name]
         assert self.code in (code, None), f"not {name}: {self}"
         assert self.rpc_status in (rpc_status, None), f"not {name}: {self}"
-        # Over JSON-RPC HTTP has no say, but that a server with too much to do tells proxies so.
-        over_http = status if self.code is None or name == "Overloaded" else 200
+        # Over JSON-RPC HTTP has no say, but that a server which cannot do it now tells proxies so.
+        over_http = status if self.code is None or name in PASSING else 200
         assert self.status in (over_http, None), f"not {name}: {self}"
-        plain = code <= -32600 and name != "Overloaded"  # JSON-RPC's own errors need no ErrorInfo
+        plain = code <= -32600 and name not in PASSING  # JSON-RPC's own errors need no ErrorInfo
         assert self.reason == reason or (plain and self.reason is None), f"not {name}: {self}"
         assert self.message, "an error has to say something to people"
         assert not self.in_stream, "a refusal has to come before the stream"

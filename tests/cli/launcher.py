@@ -24,10 +24,12 @@ import tieline.cli.download
 import tieline.cli.push
 import tieline.cli.send
 import tieline.cli.serve
+import tieline.cli.signing
 import tieline.cli.store
 import tieline.stores.postgres
 import tieline.stores.redis
-import tieline.stores.sqlite  # noqa: F401 - commands, and stores, are imported when they are used
+import tieline.stores.sqlite
+import tieline.wire.signing_keys  # noqa: F401 - commands, stores and what signs are imported when they are used
 from tieline.cli.main import main
 
 

@@ -67,6 +67,7 @@ def test_every_option_can_come_from_the_environment_and_from_a_file(name: str, t
         "transport": "JSONRPC",
         "svc-param": "x:1",
         "insecure": "on",
+        "require-signed-card": "on",
         "timeout": "1s",
         "poll-interval": "1s",
         "wait": "1",

@@ -59,8 +59,8 @@ class Output(Protocol):
     def notification(self, event: StreamEvent, line: tuple[str, str]) -> None:
         """What a webhook was sent: the event as JSON, a label and what it says as text; out before this returns."""
 
-    def card(self, card: AgentCard, document: bytes) -> None:
-        """A card, with the JSON that it was read from."""
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
+        """A card, with the JSON that it was read from, and what became of its signatures."""
 
     def event(self, event: StreamEvent) -> None:
         """The next event of a stream; out before this returns."""
@@ -138,7 +138,7 @@ class JsonOutput:
         self._lines = True
         self.event(event)
 
-    def card(self, card: AgentCard, document: bytes) -> None:
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
         # As it came: a signature covers fields, too, that this version does not know (A2A 1.0 §8.4.1).
         self._write(document)
 
@@ -245,8 +245,8 @@ class TextOutput:
         self._page.field(*line)
         self._page.flush()
 
-    def card(self, card: AgentCard, document: bytes) -> None:
-        write_card(self._page, card, verbose=self._verbose)
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
+        write_card(self._page, card, signed, verbose=self._verbose)
         self._page.flush()
 
     def event(self, event: StreamEvent) -> None:

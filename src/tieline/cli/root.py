@@ -32,7 +32,7 @@ root = Group(
         "task": ("tieline.cli.task", "task", "Get, list, cancel, follow and download tasks."),
         "push": ("tieline.cli.push", "push", "Have a task's news sent to a webhook, and receive them."),
         "auth": ("tieline.cli.auth", "auth", "Sign in to agents, and out."),
-        "card": ("tieline.cli.card", "card", "Look at an agent's card."),
+        "card": ("tieline.cli.card", "card", "Look at an agent's card, sign and verify cards."),
         "init": ("tieline.cli.init", "init", "Begin an agent project."),
         "serve": ("tieline.cli.serve", "serve", "Publish an agent."),
         "token": ("tieline.cli.token", "token", "Say who may call a server of yours."),

@@ -25,11 +25,15 @@ from tieline.cli.output import lost_stdout, open_output
 from tieline.cli.settings import Settings
 from tieline.cli.stored import Stored, certificate_of, open_saved
 from tieline.client.discovery import FoundCard, fetch_card
+from tieline.client.opening import vouched_for
 from tieline.client.origin import crosses_in_clear, origin_of, pinned
 from tieline.client.peer import Peer, connect
 from tieline.client.route import BINDINGS, choose, spoken_version
+from tieline.client.transport import Timeouts
+from tieline.client.verification import CardVerification, Trust, refusal, satisfies, unsigned, verified
 from tieline.types import Task, TaskState
 from tieline.wire.dialects import dialect_of
+from tieline.wire.signing import SignatureState
 from tieline.wire.v1 import V1
 
 __all__ = ["Session", "execute", "preferred"]
@@ -52,6 +56,8 @@ class Session:
         self.as_json: bool = settings["output"] == "json"
         self.out = open_output(settings["output"], self.notes, stream=self.streams, verbose=settings["verbose"])
         self.card: AgentCard | None = None
+        self.verification: CardVerification | None = None  # of the card that was fetched
+        self.verifying = False  # the signatures of the card are what the command is about
         self.message_id: str | None = None  # of the message that is on its way
         self.task_id: str | None = settings["task-id"]
         self._named = False  # the task's id has been told
@@ -86,7 +92,31 @@ class Session:
             version=self.version,
         )
         self.notes.debug(f"card: found at {found.where}")
-        return found
+        verification = await self._verified(found)
+        return replace(found, card=vouched_for(found, verification))
+
+    async def _verified(self, found: FoundCard) -> CardVerification:
+        """Whether the card is signed. Raises CardNotVerified where it is not as it has to be."""
+        settings = self.settings
+        try:
+            trust = Trust.of(settings["card-keys"], settings["card-key-host"], settings["require-signed-card"])
+            if not found.card.signatures:
+                verification = unsigned()
+            else:
+                verification = await verified(
+                    found.document, found.url, trust, timeouts=Timeouts(), verify=not settings["insecure"]
+                )
+        except ValueError as error:
+            raise UsageFault(f"{settings.resolve('card-keys').source}: {error}") from None
+        self.verification = verification
+        self.notes.debug(f"card: {verification.state}: {verification.reason}")
+        if not satisfies(verification, trust) or (self.verifying and verification.state is SignatureState.INVALID):
+            raise refusal(verification, found.where)
+        if not self.verifying:
+            invalid = [each.reason for each in verification.signatures if each.state is SignatureState.INVALID]
+            for reason in dict.fromkeys(invalid):
+                self.notes.warn(f"The card has an invalid signature: {reason}")
+        return verification
 
     @property
     def version(self) -> str:
@@ -128,7 +158,7 @@ class Session:
         if given or self._credentials:
             card = self._at_home(found, stored.origin, secret=self._stored)
         async with connect(
-            card,
+            replace(card, signatures=()),  # they have been seen to, and the card may have lost interfaces
             transport=preferred(card, settings["transport"]),
             version=self.version,
             headers=headers,
@@ -237,13 +267,15 @@ class Session:
                 line += [flag, str(flags[name])]
         for binding in flags.get("transport", ()):
             line += ["--transport", binding]
+        for name in ("card-keys", "card-key-host"):
+            for value in flags.get(name, ()):
+                line += [f"--{name}", value]
+        line += [f"--{name}" for name in ("insecure", "require-signed-card") if flags.get(name)]
         for name in ("client-cert", "client-key"):
             if name in flags:
                 line += [f"--{name}", str(flags[name])]
         for origin in flags.get("trust", ()):
             line += ["--trust", origin]
-        if flags.get("insecure"):
-            line.append("--insecure")
         return self.notes.redact(shlex.join(line))
 
     def interrupted(self) -> None:
@@ -303,6 +335,8 @@ class Session:
             return "If the card is elsewhere, give its full URL with -a."
         if code == errors.CARD_INVALID and (others := self._other_versions()):
             return f"It speaks other versions of A2A, which have to be asked for: --a2a-version {others[0]}"
+        if code == errors.CARD_NOT_VERIFIED and not self.verifying:
+            return f"See what is known of its signatures: {self.command('card', 'verify')}"
         if code == errors.CARD_INVALID:
             return f"See what is wrong with it: {self.command('card', 'get', '--validate')}"
         if isinstance(cause, a2a.A2AError) and not isinstance(cause, a2a.PeerError):

@@ -120,6 +120,22 @@ def read_service_params(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def read_key_source(text: str) -> tuple[str, ...]:
+    """Where keys are; each on a line of its own in a variable."""
+    found = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not found:
+        raise ValueError("must not be empty")
+    return found
+
+
+def read_hosts(text: str) -> tuple[str, ...]:
+    """Names of hosts; commas separate several in one variable."""
+    names = [name for name in re.split(r"[,\s]+", text.strip()) if name]
+    if not names or any("/" in name for name in names):
+        raise ValueError(f"{text!r} is not the name of a host, such as keys.example")
+    return tuple(names)
+
+
 def read_origins(text: str) -> tuple[str, ...]:
     """Origins; commas separate several in one variable."""
     from tieline.client.origin import trusted_origins  # loads what only commands need that talk to agents
@@ -237,6 +253,29 @@ _ALL: Final = (
     Setting(
         "insecure",
         "Do not verify TLS certificates (development only).",
+        read_bool,
+        False,
+        switch=True,
+        negative=True,
+    ),
+    Setting(
+        "card-keys",
+        "Believe the card's signatures by these keys only: a file (JWK set, JWK, PEM) or an https URL. Repeatable.",
+        read_key_source,
+        unset="those that the card names at its own origin",
+        metavar="FILE|URL",
+        many=True,
+    ),
+    Setting(
+        "card-key-host",
+        "Believe keys at this host, too, where the card's signatures name them. Repeatable.",
+        read_hosts,
+        metavar="HOST",
+        many=True,
+    ),
+    Setting(
+        "require-signed-card",
+        "Refuse an agent whose card is not signed by a key that is known.",
         read_bool,
         False,
         switch=True,

@@ -57,6 +57,7 @@ from tieline.errors import (
     VersionNotSupported,
     error_for,
 )
+from tieline.operation.trace_context import carried
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -262,13 +263,16 @@ class GrpcTransport:
         return replace(request, configuration=replace(configuration, history_length=1)), True
 
     def _with(self, extensions: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """The metadata of a call (A2A 1.0 §10.2)."""
+        """The metadata of a call (A2A 1.0 §10.2), with the trace that it is made in."""
+        metadata = self._metadata
+        if trace := carried():
+            metadata = (*metadata, *trace.items())
         if not extensions:
-            return self._metadata
+            return metadata
         named = ",".join(extensions)
         if not _ASCII.match(named):
             raise InvalidParams("The URI of an extension has to be ASCII.")
-        return (*self._metadata, (self._extensions_key, named))
+        return (*metadata, (self._extensions_key, named))
 
     async def _call(self, operation: str, request: Any, extensions: Sequence[str]) -> Any:
         rpc = self._rpc(operation)

@@ -37,6 +37,7 @@ from tieline.errors import (
     Unreachable,
     error_for,
 )
+from tieline.operation.trace_context import carried
 from tieline.types import StreamEvent
 from tieline.wire.sse import EventStream, EventTooLarge
 
@@ -308,6 +309,8 @@ class Http:
             proxy = self._proxy(url)
             through: dict[str, Any] = {}
             sent = self._with_own_authorization(url, headers)
+            if trace := carried():
+                sent = {**sent, **trace}
             if proxy is not None:
                 through = {"proxy": proxy.url, "proxy_headers": proxy.headers}
                 if url.scheme == "http":  # no tunnel: the proxy reads the request itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from os import PathLike
 from typing import Protocol, runtime_checkable
@@ -13,7 +14,7 @@ from yarl import URL
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.credentials import ClientCertificate, Credential
 from tieline.client.direct import DirectTransport
-from tieline.client.discovery import CardCache, card_urls, checked, find_card, without_user
+from tieline.client.discovery import CardCache, FoundCard, card_urls, checked, find_card, without_user
 from tieline.client.fitting import wanted
 from tieline.client.http import Http, Verify, shown
 from tieline.client.identity import Identity, certificate_of, identity_for
@@ -22,15 +23,22 @@ from tieline.client.origin import origin_of, pinned
 from tieline.client.rest import RestTransport
 from tieline.client.route import Route, Way, choose, guesses, spoken_version
 from tieline.client.transport import Timeouts, Transport
+from tieline.client.verification import CardVerification, Trust, refusal, satisfies, unsigned, verified
 from tieline.engine.agent import Agent
 from tieline.engine.service import Service
 from tieline.errors import CardNotFound, InternalError, InvalidCard
 from tieline.stores import MemoryStore, StoreError
+from tieline.types import encode
+from tieline.wire import cards as forms
 from tieline.wire.dialects import dialect_of
 from tieline.wire.rest_forms import form_of
+from tieline.wire.signing import SignatureState
 from tieline.wire.v1 import V1
 
-__all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened"]
+__all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened", "vouched_for"]
+
+
+log = logging.getLogger("tieline.client")
 
 
 @runtime_checkable
@@ -70,14 +78,16 @@ class Options(msgspec.Struct, frozen=True):
     cards: CardCache
     max_response_bytes: int
     max_event_bytes: int
+    trust: Trust
 
 
 class Opened(msgspec.Struct, frozen=True):
     """An agent that can be called."""
 
     card: AgentCard
+    verification: CardVerification
     route: Route
-    renew: Callable[[], Awaitable[AgentCard]]  # the card, read again where it has expired
+    renew: Callable[[], Awaitable[tuple[AgentCard, CardVerification]]]  # the card, read again where it has expired
     close: Callable[[], Awaitable[None]]
 
 
@@ -108,12 +118,13 @@ async def opened(ref: Reference, options: Options) -> Opened:
     asked = headers.copy()  # what the card is asked for with
     try:
         if isinstance(ref, AgentCard):
-            card = checked(ref, "hand")
+            found = FoundCard(checked(ref, "hand"), encode(ref), "hand")
         else:
             if own is not None:
                 asked["Authorization"] = own[1]
             found = await find_card(ref, http, asked, options.cards)
-            card, url = found.card, found.url
+        card, verification = await _verified(found, options)
+        document, url = found.document, found.url
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
         interfaces = _permitted(interfaces, card, url, options, own is not None)
         if options.credentials:
@@ -129,13 +140,17 @@ async def opened(ref: Reference, options: Options) -> Opened:
         await http.close()
         raise
 
-    async def renew() -> AgentCard:
+    async def renew() -> tuple[AgentCard, CardVerification]:
+        nonlocal card, verification, document
         if url is None:
-            return card
+            return card, verification
         found = await options.cards.get(http, url, asked)
         if found is None:
             raise CardNotFound(f"There is no agent card at {shown(url)} any more.")
-        return found.card
+        if found.document != document:
+            card, verification = await _verified(found, options)
+            document = found.document
+        return card, verification
 
     async def close() -> None:
         await route.close()
@@ -143,7 +158,34 @@ async def opened(ref: Reference, options: Options) -> Opened:
         if identity is not None:
             await identity.close()
 
-    return Opened(card, route, renew, close)
+    return Opened(card, verification, route, renew, close)
+
+
+async def _verified(found: FoundCard, options: Options) -> tuple[AgentCard, CardVerification]:
+    """What may be used of a card that was found, and whether it is signed. Raises CardNotVerified."""
+    trust = options.trust
+    if not found.card.signatures:
+        return found.card, _as_required(unsigned(), trust, found.where)
+    verification = await verified(found.document, found.url, trust, timeouts=options.timeouts, verify=options.verify)
+    return vouched_for(found, verification), _as_required(verification, trust, found.where)
+
+
+def _as_required(verification: CardVerification, trust: Trust, where: str) -> CardVerification:
+    """Raises CardNotVerified where the caller insists; an invalid signature is warned of."""
+    if not satisfies(verification, trust):
+        raise refusal(verification, where)
+    if verification.state is SignatureState.INVALID:
+        log.warning("The agent card at %s has an invalid signature: %s", where, verification.reason)
+    return verification
+
+
+def vouched_for(found: FoundCard, verification: CardVerification) -> AgentCard:
+    """The card of a verified signature, without what it does not vouch for; else the card as it was found."""
+    document = verification.document
+    if document is None:
+        return found.card
+    card = checked(forms.read(document), found.where)
+    return msgspec.structs.replace(card, signatures=found.card.signatures)
 
 
 async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Opened:
@@ -165,16 +207,19 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
         raise InternalError(f"The store of this agent is not available: {error}") from error
     interface = AgentInterface(f"direct:{service.agent.name}", DirectTransport.name, V1.version, options.tenant)
     card = service.agent.card((interface,))
+    verification = unsigned("An agent of this process has no signed card.")
+    _as_required(verification, options.trust, interface.url)
 
-    async def renew() -> AgentCard:
-        return card
+    async def renew() -> tuple[AgentCard, CardVerification]:
+        return card, verification
 
     async def close() -> None:
         if store is not None:  # the service is ours
             await service.close()
             await store.close()
 
-    return Opened(card, Route([Way(interface, DirectTransport(service, options.timeouts))]), renew, close)
+    route = Route([Way(interface, DirectTransport(service, options.timeouts))])
+    return Opened(card, verification, route, renew, close)
 
 
 def _permitted(

@@ -19,6 +19,7 @@ from tieline.client.http import Verify
 from tieline.client.opening import Opened, Options, Reference, check_reference, in_order, opened
 from tieline.client.origin import trusted_origins
 from tieline.client.transport import Timeouts
+from tieline.client.verification import CardVerification, KeySource, Trust
 from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
     CancelTaskRequest,
@@ -64,6 +65,11 @@ class Peer:
         return self._calls.card
 
     @property
+    def card_verification(self) -> CardVerification:
+        """Whether the card is signed by somebody who is known (A2A 1.0 §8.4.3): its `state`, key and reason."""
+        return self._calls.card_verification
+
+    @property
     def interface(self) -> AgentInterface:
         """The interface in use; another one when the first could not be reached."""
         return self._calls.route.way.interface
@@ -86,7 +92,11 @@ class Peer:
         await self.close()
 
     async def refresh_card(self) -> AgentCard:
-        """The card, asked for again if it has expired (A2A 1.0 §8.6.2). Interfaces stay as they were chosen."""
+        """The card, asked for again if it has expired (A2A 1.0 §8.6.2). Interfaces stay as they were chosen.
+
+        Raises:
+            CardNotVerified: a signed card is required, and the new one is none.
+        """
         return await self._calls.renew_card()
 
     # --- sending ------------------------------------------------------------------------------------------------------
@@ -463,6 +473,9 @@ def connect(
     recovery: Recovery | None = None,
     verify: Verify = True,
     cards: CardCache | None = None,
+    card_keys: KeySource | Sequence[KeySource] = (),
+    card_key_hosts: Sequence[str] = (),
+    require_signed_card: bool = False,
     max_response_bytes: int = 256 * 1024 * 1024,
     max_event_bytes: int = 64 * 1024 * 1024,
 ) -> Connection:
@@ -489,18 +502,24 @@ def connect(
         recovery: How often a broken stream is taken up again.
         verify: Check certificates: True by the system's authorities, a path by those in that file, or an SSLContext.
         cards: Shares what is known of cards with other connections.
+        card_keys: Whose signatures on the card are believed: files (a JWK set, a JWK, PEM) or https URLs of JWK sets.
+            Without any, those are that the card's signatures name at the card's own origin.
+        card_key_hosts: Hosts whose keys are believed, too, where a signature names them (`jku`).
+        require_signed_card: Refuse an agent whose card is not verified, before anything is sent to it.
         max_response_bytes: Longer answers are refused.
         max_event_bytes: Longer events of a stream are refused.
 
     Raises (when entered or awaited):
         CardNotFound, InvalidCard: there is no card, or none that can be used.
+        CardNotVerified: a signed card is required.
         VersionNotSupported: `version` is none that this client speaks.
         CredentialsUnfit: the credentials are not those that the card asks for.
         OriginNotTrusted: the card names an interface elsewhere, and there are credentials, headers or the like to keep.
         Unreachable, PeerTimeout, AuthenticationRequired, InvalidPeerResponse: the card could not be read.
         TypeError: `ref` is no reference; raised at once.
-        ValueError: a header that cannot be sent, an origin or certificate that is none, or an App with several agents.
-        OSError: `verify` or a certificate names a file that cannot be read.
+        ValueError: a header that cannot be sent, an origin, certificate or keys that are none, or an App with several
+            agents.
+        OSError: `verify`, `card_keys` or a certificate names a file that cannot be read.
     """
     check_reference(ref)
     options = Options(
@@ -517,6 +536,7 @@ def connect(
         cards=cards or CardCache(),
         max_response_bytes=max_response_bytes,
         max_event_bytes=max_event_bytes,
+        trust=Trust.of(card_keys, card_key_hosts, require_signed_card),
     )
 
     async def opening() -> Peer:

@@ -48,6 +48,7 @@ from tieline.errors import (
     TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
+    Unavailable,
     UnsupportedOperation,
 )
 from tieline.event import Event
@@ -183,7 +184,7 @@ class Service(Upkeep):
 
         Raises:
             InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PushNotificationNotSupported,
-            TaskNotFound, UnsupportedOperation, Overloaded: nothing was begun.
+            TaskNotFound, UnsupportedOperation, Unavailable: nothing was begun.
             InternalError: the task could not be stored.
         """
         while True:
@@ -673,7 +674,7 @@ class Service(Upkeep):
     def _check_room(self, scope: str, *, starts: bool) -> None:
         """Raises Overloaded when there is no room for another agent; RateLimited when there is none for this caller."""
         if self._draining:
-            raise Overloaded("This server is shutting down.", retry_after_s=5)
+            raise Unavailable("This server is shutting down.", retry_after_s=5)
         limits = self.limits
         if starts and self.busy >= limits.concurrent_runs and len(self._line) >= limits.queued_runs:
             waiting = f", and {len(self._line)} wait" if self._line else ""

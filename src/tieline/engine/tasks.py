@@ -15,12 +15,13 @@ from tieline.engine.clock import Clock
 from tieline.engine.content import with_history
 from tieline.engine.fold import Fold
 from tieline.engine.log import TaskLog
+from tieline.engine.observer import EngineObserver
 from tieline.engine.remote import Remote
 from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
 from tieline.engine.run import Run
 from tieline.engine.turn import Caller
-from tieline.errors import InternalError, InvalidParams, Overloaded, PermissionDenied, TaskNotFound
+from tieline.errors import InvalidParams, PermissionDenied, TaskNotFound, Unavailable
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
@@ -45,9 +46,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
     concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
-    queued_runs: int = (
-        0  # tasks that wait, SUBMITTED, for an agent to finish; with more, or with 0, callers are refused
-    )
+    queued_runs: int = 0  # tasks that wait, SUBMITTED, for an agent to finish; further callers are refused
     runs_per_caller: int | None = None  # at work or queued for one caller of one tenant
     queued_messages: int = 16  # messages that wait for one task whose agent is at work
     cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most
@@ -77,6 +76,7 @@ class Tasks(ABC):
         self.remotes: dict[tuple[str, str], Remote] = {}  # those at work elsewhere that somebody follows here
         self.replica: Replica | None = None  # this process among others that share the store; None: it is the only one
         self.scope_prefix = f"{len(namespace)}:{namespace}/"
+        self.observer: EngineObserver | None = None  # who wants to know what agents do
         self.waiting = 0  # how many agents wait for their caller
         self._draining = False  # no new work is taken
         self._anonymous = self.scope_prefix + "0:/"
@@ -190,7 +190,7 @@ class Tasks(ABC):
             if found.state.terminal:
                 return found
             if self._hands_on and not found.state.interrupted and not await self.is_elsewhere(found):
-                raise Overloaded("This server is shutting down.", retry_after_s=5)
+                raise Unavailable("This server is shutting down.", retry_after_s=5)
             if self._is_lost(found):
                 with self._reading(task_id) as reading:
                     task = await self.stored(found)
@@ -257,7 +257,7 @@ class Tasks(ABC):
             return await reading
         except StoreError as error:
             log.error("%s", error)
-            raise InternalError("The store of this server is not available. Try again later.") from error
+            raise Unavailable.without_store() from error
 
     async def stored(self, record: Record) -> Task:
         """A record's snapshot with the events behind it folded in."""

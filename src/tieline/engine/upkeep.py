@@ -69,7 +69,7 @@ class Upkeep(Tasks):
         limits = self.limits
         if limits.queued_runs and self.busy >= limits.concurrent_runs:
             self._line[run] = run.loop.create_future()
-            run.queued = True
+            run.in_line = True
         self._active[run] = None
         if limits.runs_per_caller is not None:
             self._of_callers[run.scope] += 1
@@ -87,6 +87,8 @@ class Upkeep(Tasks):
                     del self._of_callers[run.scope]
             if self._line:
                 self._call_next()
+        if self.observer is not None:
+            self.observer.rests(run)
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
@@ -97,7 +99,7 @@ class Upkeep(Tasks):
             await self._line[run]
         finally:
             del self._line[run]
-            run.queued = False
+            run.in_line = False
             self._call_next()
 
     def _call_next(self) -> None:

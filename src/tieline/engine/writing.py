@@ -221,7 +221,7 @@ class WrittenLog(TaskLog):
     def _break(self, error: BaseException) -> None:
         """The store failed: end everything that hangs on this run, at once."""
         trace = None if isinstance(error, StoreError) else error
-        log.error("task %s cannot be stored: %s", self.task_id, error, exc_info=trace)
+        log.error("task %s cannot be stored: %s", self.task_id, error, exc_info=trace, extra={"task": self.task_id})
         if isinstance(error, VersionConflict) and self.service.replica is not None:
             self.moved = True
             self.broken = InternalError("Another replica has taken this task over. Read the task, or subscribe to it.")

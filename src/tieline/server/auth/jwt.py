@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tieline.card import HTTPAuthSecurityScheme, OpenIdConnectSecurityScheme, SecurityScheme
-from tieline.errors import Overloaded
+from tieline.errors import Unavailable
 from tieline.server.auth.identity import Identity, Refused, Shown
 from tieline.server.auth.secrets import bearer_of
 
@@ -113,7 +113,7 @@ class Jwt:
             claims = await self._verified(secret)
         except keys.KeysUnavailable as error:
             log.error("tokens of %s cannot be checked: %s", self._issuer, error)
-            raise Overloaded("Tokens cannot be checked at the moment.", retry_after_s=5) from None
+            raise Unavailable("Tokens cannot be checked at the moment.", retry_after_s=5) from None
         return self._identity(claims)
 
     async def _verified(self, token: bytes) -> dict[str, Any]:
