@@ -96,8 +96,8 @@ class Endpoint:
                 if self._guarded:
                     try:
                         caller = await self._admitted(scope, headers)
-                    except A2AError as error:  # before the body is read
-                        await self._refuse_jsonrpc(send, jsonrpc.NULL, error, V1)
+                    except Exception as error:  # before the body is read
+                        await self._refuse_jsonrpc(send, jsonrpc.NULL, _theirs_or_ours(error), V1)
                         return None
                 return await self._jsonrpc(scope, headers, caller, receive, send)
             await refuse(
@@ -111,8 +111,8 @@ class Endpoint:
         if self._guarded:
             try:
                 caller = await self._admitted(scope, headers)
-            except A2AError as error:
-                await refuse(send, error)
+            except Exception as error:  # before the body is read
+                await refuse(send, _theirs_or_ours(error))
                 return None
         return await self._rest(scope, headers, path, caller, receive, send)
 
@@ -377,6 +377,10 @@ def _raw_path(scope: Scope, path: str) -> str:
         return path
     above = scope["path"][: -len(path)].count("/")
     return "/" + "/".join(raw.decode("latin-1").partition("?")[0].split("/")[above + 1 :])
+
+
+def _theirs_or_ours(error: Exception) -> A2AError:
+    return error if isinstance(error, A2AError) else _ours(error)
 
 
 def _ours(error: Exception) -> A2AError:

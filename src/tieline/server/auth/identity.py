@@ -56,6 +56,11 @@ class Scheme(Protocol):
         ...
 
     @property
+    def guessable(self) -> bool:
+        """Whether people choose what is shown, so that trying has to be slow."""
+        ...
+
+    @property
     def generation(self) -> int:
         """Another number whenever what was found valid may be so no more."""
         ...
