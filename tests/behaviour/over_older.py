@@ -74,10 +74,10 @@ class _Old(Transport):
     async def _in_10(self, operation: str, params: Json, service: Mapping[str, str]) -> Json:
         return await self.over("direct").call(operation, params, service)
 
-    @staticmethod
-    def _headers(service: Mapping[str, str], last_event_id: int | None = None) -> list[tuple[str, str]]:
+    def _headers(self, service: Mapping[str, str], last_event_id: int | None = None) -> list[tuple[str, str]]:
         """As peers of the time send them: a version only where it is asked for, extensions under their first name."""
-        headers = [("X-A2A-Extensions", value) for name, value in service.items() if name == "A2A-Extensions"]
+        headers = [*self.credentials.items()]
+        headers += [("X-A2A-Extensions", value) for name, value in service.items() if name == "A2A-Extensions"]
         if "A2A-Version" in service and service["A2A-Version"] != VERSION["A2A-Version"]:
             headers.append(("A2A-Version", service["A2A-Version"]))
         return headers if last_event_id is None else [*headers, ("Last-Event-ID", str(last_event_id))]
@@ -367,7 +367,7 @@ class Grpc03(Grpc):
         request = message_of(self._request(operation, params), kind)
         extensions = {"X-A2A-Extensions": service["A2A-Extensions"]} if "A2A-Extensions" in service else {}
         stub = a2a_v0_3_pb2_grpc.A2AServiceStub(self.by_grpc.channel)  # type: ignore[no-untyped-call]
-        return getattr(stub, method)(request, metadata=metadata_of(extensions))
+        return getattr(stub, method)(request, metadata=metadata_of({**self.credentials, **extensions}))
 
     def _request(self, operation: str, params: Json) -> Json:
         if operation in ("SendMessage", "SendStreamingMessage"):

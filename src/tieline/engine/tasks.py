@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
     concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
-    queued_runs: int = 0  # tasks that wait, SUBMITTED, for an agent to finish; with more, or with 0, callers are refused
+    queued_runs: int = 0  # tasks that wait, SUBMITTED, for an agent to finish; further callers are refused
     runs_per_caller: int | None = None  # at work or queued for one caller, whichever tenants it names
     queued_messages: int = 16  # messages that wait for one task whose agent is at work
     cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most

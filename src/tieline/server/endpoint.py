@@ -112,7 +112,7 @@ class Endpoint:
             try:
                 caller = await self._admitted(scope, headers)
             except Exception as error:  # before the body is read
-                await refuse(send, _theirs_or_ours(error))
+                await refuse(send, _theirs_or_ours(error), self._form(scope, headers, path))
                 return None
         return await self._rest(scope, headers, path, caller, receive, send)
 
@@ -261,6 +261,16 @@ class Endpoint:
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
             await refuse(send, _ours(error), form)
         return None
+
+    def _form(self, scope: Scope, headers: Headers, path: str) -> rest_forms.RestForm:
+        """How a refusal is written to a caller of which no more is known than the head of its request."""
+        app = self._app
+        try:
+            return rest_forms.spoken(
+                _version(scope, headers), _raw_path(scope, path), served=app.dialects, strict=app.strict
+            )[0]
+        except A2AError:
+            return rest_forms.V1_FORM
 
     async def _watched(self, answer: Awaitable[bytes], receive: Receive) -> bytes:
         """An answer that may be long in coming. Raises _Gone when its caller does not wait for it any more."""

@@ -178,9 +178,7 @@ class Auth:
         log.warning("a caller at %s was refused: %s", shown.address or "an unknown address", words)
         challenges = self.challenges
         if shown.headers.get(b"authorization", b"")[:7].lower() == b"bearer ":  # RFC 6750 §3.1
-            challenges = tuple(
-                'Bearer error="invalid_token"' if each == "Bearer" else each for each in challenges
-            )
+            challenges = tuple('Bearer error="invalid_token"' if each == "Bearer" else each for each in challenges)
         return Unauthenticated(words, challenges=challenges)
 
     def permit(self, caller: Caller, operation: str) -> None:

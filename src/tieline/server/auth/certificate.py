@@ -69,4 +69,3 @@ class ClientCertificate:
         if not subject or not subject.isprintable():
             raise Refused("The subject of the client certificate cannot be read.")
         return Identity(f"cert:{subject}", scopes=self._scopes.get(subject, frozenset()))
-
