@@ -226,6 +226,7 @@ _STATUS: Final = {
     -32603: 500,
 }
 """HTTP status of an error: 0.3 says nothing of it, its official packages do."""
+_PASSING: Final = {"OVERLOADED": 503, "RATE_LIMITED": 429}
 
 
 def rest_refusal(answer: Json, status: int | None, *, in_stream: bool = False) -> Refused:
@@ -235,7 +236,7 @@ def rest_refusal(answer: Json, status: int | None, *, in_stream: bool = False) -
     assert isinstance(given.pop("type"), str)
     in_03.left_over(given, "an error")
     refusal = Refused(message, code=code, details=details, in_stream=in_stream)
-    assert status in (None, 503 if refusal.reason == "OVERLOADED" else _STATUS[code])
+    assert status in (None, _PASSING.get(refusal.reason or "", _STATUS[code]))
     return refusal
 
 

@@ -145,7 +145,7 @@ class TokenFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def look(self) -> None:
-        """Read the file again if it has changed. One that cannot be read leaves what was known; one that is gone, nothing."""
+        """Read the file again if it has changed; one that cannot be read leaves what was known, a lost one nothing."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
