@@ -371,6 +371,7 @@ class Endpoint:
 
 _PLAIN_CALLER = Caller()
 _EXTENDED_CARD = METHODS["GetExtendedAgentCard"]
+_FORWARDING = (b"x-forwarded-for", b"forwarded")
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")  # the second is that of 0.3
 
 
@@ -424,7 +425,9 @@ def _shown(scope: Scope, headers: Headers) -> Shown:
     if len(headers) != len(sent):
         names = [name for name, _ in sent]
         repeated = frozenset(name for name in headers if names.count(name) > 1)
-    peer = scope.get("tieline.peer") or scope.get("client")
+    peer = scope.get("tieline.peer")
+    if peer is None and not any(name in headers for name in _FORWARDING):
+        peer = scope.get("client")  # another server than ours, which may put there what such a header says
     return Shown(
         headers,
         scope["query_string"],
