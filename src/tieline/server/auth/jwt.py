@@ -227,9 +227,11 @@ def _time(value: Any) -> float | None:
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:
-    given = claims.get("scope", claims.get("scp"))
-    if isinstance(given, str):
-        return frozenset(given.split())
-    if isinstance(given, list):
-        return frozenset(scope for scope in given if isinstance(scope, str))
-    return frozenset()
+    found: set[str] = set()
+    for name in ("scope", "scp"):
+        given = claims.get(name)
+        if isinstance(given, str):
+            found.update(given.split())
+        elif isinstance(given, list):
+            found.update(scope for scope in given if isinstance(scope, str))
+    return frozenset(found)
