@@ -18,6 +18,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tieline.card import AgentCard, AgentExtension, AgentProvider, AgentSkill
     from tieline.client.content import Reply
+    from tieline.client.credentials import (
+        ApiKey,
+        AuthorizationCode,
+        Basic,
+        Bearer,
+        ClientCertificate,
+        ClientCredentials,
+        DeviceCode,
+        DevicePrompt,
+        OAuthToken,
+    )
     from tieline.client.discovery import CardCache
     from tieline.client.following import Recovery
     from tieline.client.peer import Peer, connect
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
     from tieline.engine.service import Limits
     from tieline.engine.turn import Answer, Caller, Turn
     from tieline.errors import A2AError, Failed, Rejected
+    from tieline.operation.observing import Telemetry
     from tieline.server.asgi import App, app
     from tieline.server.receiver import Notification, WebhookReceiver
     from tieline.server.serve import serve
@@ -44,6 +56,7 @@ if TYPE_CHECKING:
         TaskStatus,
         TaskStatusUpdateEvent,
     )
+    from tieline.wire.signing import CardSigner
 
 __version__ = "0.1.0"
 
@@ -55,16 +68,26 @@ _HOMES = {
     "AgentProvider": "tieline.card",
     "AgentSkill": "tieline.card",
     "Answer": "tieline.engine.turn",
+    "ApiKey": "tieline.client.credentials",
     "App": "tieline.server.asgi",
     "Artifact": "tieline.types",
     "AuthenticationInfo": "tieline.types",
+    "AuthorizationCode": "tieline.client.credentials",
+    "Basic": "tieline.client.credentials",
+    "Bearer": "tieline.client.credentials",
     "Caller": "tieline.engine.turn",
     "CardCache": "tieline.client.discovery",
     "CardResult": "tieline.client.simple",
+    "CardSigner": "tieline.wire.signing",
+    "ClientCertificate": "tieline.client.credentials",
+    "ClientCredentials": "tieline.client.credentials",
+    "DeviceCode": "tieline.client.credentials",
+    "DevicePrompt": "tieline.client.credentials",
     "Failed": "tieline.errors",
     "Limits": "tieline.engine.service",
     "Message": "tieline.types",
     "Notification": "tieline.server.receiver",
+    "OAuthToken": "tieline.client.credentials",
     "Part": "tieline.types",
     "Peer": "tieline.client.peer",
     "Recovery": "tieline.client.following",
@@ -81,6 +104,7 @@ _HOMES = {
     "TaskState": "tieline.types",
     "TaskStatus": "tieline.types",
     "TaskStatusUpdateEvent": "tieline.types",
+    "Telemetry": "tieline.operation.observing",
     "Timeouts": "tieline.client.transport",
     "Turn": "tieline.engine.turn",
     "WebhookReceiver": "tieline.server.receiver",
@@ -100,16 +124,26 @@ __all__ = [
     "AgentProvider",
     "AgentSkill",
     "Answer",
+    "ApiKey",
     "App",
     "Artifact",
     "AuthenticationInfo",
+    "AuthorizationCode",
+    "Basic",
+    "Bearer",
     "Caller",
     "CardCache",
     "CardResult",
+    "CardSigner",
+    "ClientCertificate",
+    "ClientCredentials",
+    "DeviceCode",
+    "DevicePrompt",
     "Failed",
     "Limits",
     "Message",
     "Notification",
+    "OAuthToken",
     "Part",
     "Peer",
     "Recovery",
@@ -126,6 +160,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskStatusUpdateEvent",
+    "Telemetry",
     "Timeouts",
     "Turn",
     "WebhookReceiver",

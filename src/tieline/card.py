@@ -36,6 +36,9 @@ WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 """Where it was before A2A 0.3."""
 
+JWKS_PATH = "/.well-known/jwks.json"
+"""Where the keys that an agent's card is signed with are found below its URL, where we serve it."""
+
 
 class AgentInterface(Value, frozen=True, gc=False):
     """One way to reach the agent (§4.4.6). `protocol_binding` is JSONRPC, HTTP+JSON, GRPC or a URI."""

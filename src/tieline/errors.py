@@ -8,14 +8,19 @@
     │   ├── TaskEnded                                                  (an UnsupportedOperation)
     │   └── MediaTypeNotSupported                                      (a ContentTypeNotSupported of the HTTP header)
     ├── InternalError                                                  our fault; the cause is logged, never sent
-    │   └── Overloaded                                                 a limit of this server is reached; try later
-    │       └── RateLimited                                            a limit of this caller's
+    │   └── Unavailable                                                nothing was done, and it may pass; try later
+    │       └── Overloaded                                             a limit of this server is reached
+    │           └── RateLimited                                        a limit of this caller's
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
+        ├── CardNotVerified                                            no signature on it that can be believed
         ├── Unreachable                                                no connection
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
         ├── AuthenticationRequired                                     HTTP 401 or 403
+        ├── CredentialsUnfit                                           not what the card asks for; nothing was sent
+        ├── OriginNotTrusted                                           where credentials do not go; nothing was sent
+        ├── AuthorizationFailed                                        there is no token to be had
         ├── TaskFailed                                                 the task ended without an answer
         └── TaskInDoubt                                                a stream broke and the task could not be read
 
@@ -35,9 +40,12 @@ if TYPE_CHECKING:
 __all__ = [
     "A2AError",
     "AuthenticationRequired",
+    "AuthorizationFailed",
     "BodyTooLarge",
     "CardNotFound",
+    "CardNotVerified",
     "ContentTypeNotSupported",
+    "CredentialsUnfit",
     "ExtendedAgentCardNotConfigured",
     "ExtensionSupportRequired",
     "Failed",
@@ -52,6 +60,7 @@ __all__ = [
     "MethodNotFound",
     "MisdirectedRequest",
     "OriginNotAllowed",
+    "OriginNotTrusted",
     "Overloaded",
     "ParseError",
     "PeerError",
@@ -66,6 +75,7 @@ __all__ = [
     "TaskNotCancelable",
     "TaskNotFound",
     "Unauthenticated",
+    "Unavailable",
     "Unreachable",
     "UnsupportedOperation",
     "VersionNotSupported",
@@ -186,14 +196,25 @@ class InternalError(A2AError):
     """Internal error."""
 
 
-class Overloaded(InternalError):
-    """A limit of this server is reached."""
+class Unavailable(InternalError):
+    """This server cannot do it now, and has not begun to; it may be able to in `retry_after_s` seconds."""
 
-    http_status, grpc_status, reason = 503, "RESOURCE_EXHAUSTED", "OVERLOADED"
+    http_status, grpc_status, reason = 503, "UNAVAILABLE", "UNAVAILABLE"
 
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message, metadata={"retryAfterSeconds": str(retry_after_s)})
         self.retry_after_s = retry_after_s
+
+    @classmethod
+    def without_store(cls) -> Unavailable:
+        """For what the store would have to be asked for, while it does not answer. The reason is for the log."""
+        return cls("The store of this server is not available. Try again later.", retry_after_s=5)
+
+
+class Overloaded(Unavailable):
+    """A limit of this server is reached."""
+
+    grpc_status, reason = "RESOURCE_EXHAUSTED", "OVERLOADED"
 
 
 class RateLimited(Overloaded):
@@ -372,6 +393,12 @@ class InvalidCard(PeerError):
     reason = "INVALID_CARD"
 
 
+class CardNotVerified(PeerError):
+    """A signed card was required, and this one is not signed, or not by anybody known."""
+
+    reason = "CARD_NOT_VERIFIED"
+
+
 class Unreachable(PeerError):
     """The agent could not be reached."""
 
@@ -399,6 +426,32 @@ class AuthenticationRequired(PeerError):
         super().__init__(message)
         self.status = status
         self.challenge = challenge
+
+
+class CredentialsUnfit(PeerError):
+    """The credentials are not those that the agent's card asks for; nothing was sent."""
+
+    reason = "CREDENTIALS_UNFIT"
+
+
+class OriginNotTrusted(PeerError):
+    """Credentials would have left the origin that they are for; nothing was sent. `origin` is where they would go."""
+
+    reason = "ORIGIN_NOT_TRUSTED"
+
+    def __init__(self, message: str, *, origin: str) -> None:
+        super().__init__(message, metadata={"origin": origin})
+        self.origin = origin
+
+
+class AuthorizationFailed(PeerError):
+    """No token could be had. `code` is the authorization server's own (RFC 6749 §5.2), such as "invalid_grant"."""
+
+    reason = "AUTHORIZATION_FAILED"
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class TaskInDoubt(PeerError):
@@ -453,7 +506,8 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
 )
 _BY_CODE: dict[int, type[A2AError]] = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
-_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed, Overloaded, RateLimited)}
+_BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed)}
+_BY_REASON |= {cls.reason: cls for cls in (Unavailable, Overloaded, RateLimited)}
 
 
 def error_for(
@@ -473,7 +527,7 @@ def error_for(
     A2AError.__init__(error, message, metadata=metadata, violations=violations)
     if isinstance(error, Unauthenticated | PermissionDenied):
         error.challenges = ()
-    if isinstance(error, Overloaded):
+    if isinstance(error, Unavailable):
         seconds = error.metadata.get("retryAfterSeconds", "")
         error.retry_after_s = int(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 7 else 1
     return error

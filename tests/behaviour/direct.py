@@ -54,7 +54,7 @@ class Direct(Transport):
                     "ListTaskPushNotificationConfigs": called.list_push_notification_configs,
                     "DeleteTaskPushNotificationConfig": called.delete_push_notification_config,
                 }
-                await absent[operation]()
+                await absent[operation](request, caller)  # type: ignore[operator]
                 raise AssertionError(f"{operation} has to be refused: no agent here has what it needs")
         except A2AError as error:
             raise _refused_directly(error) from error

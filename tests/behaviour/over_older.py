@@ -228,7 +228,7 @@ _STATUS: Final = {
     -32603: 500,
 }
 """HTTP status of an error: 0.3 says nothing of it, its official packages do."""
-_PASSING: Final = {"OVERLOADED": 503, "RATE_LIMITED": 429}
+_PASSING: Final = {"OVERLOADED": 503, "UNAVAILABLE": 503, "RATE_LIMITED": 429}
 
 
 def rest_refusal(answer: Json, status: int | None, *, in_stream: bool = False) -> Refused:

@@ -19,6 +19,7 @@ ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
     "InvalidParamsError": (-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
     "InternalError": (-32603, 500, "INTERNAL", "INTERNAL_ERROR"),
     "Overloaded": (-32603, 503, "RESOURCE_EXHAUSTED", "OVERLOADED"),  # our own: an InternalError that may pass
+    "Unavailable": (-32603, 503, "UNAVAILABLE", "UNAVAILABLE"),  # likewise
     "TaskNotFoundError": (-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
     "TaskNotCancelableError": (-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
     "PushNotificationNotSupportedError": (-32003, 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED"),
@@ -34,7 +35,8 @@ ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
 }
 """JSON-RPC code, HTTP status, google.rpc status and ErrorInfo reason of each error (§3.3.2, §5.4, §9.5, §11.6)."""
 
-_BESIDE: Final = ("Overloaded", "RateLimited", "Unauthenticated", "PermissionDenied")
+PASSING: Final = ("Overloaded", "Unavailable", "RateLimited")
+_BESIDE: Final = (*PASSING, "Unauthenticated", "PermissionDenied")
 """What JSON-RPC tells by the HTTP status, too."""
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"

@@ -304,7 +304,7 @@ async def test_server_that_is_shutting_down_takes_no_new_work_and_says_so(serve:
     await agent.until(task["id"], "INPUT_REQUIRED")
     await agent.app.services[""].drain(0)
     for fields in ({}, {"taskId": task["id"]}):
-        with refused("Overloaded") as refusal:
+        with refused("Unavailable") as refusal:
             await agent.send("go", **fields)
         assert "shutting down" in refusal.message
     assert state_of(await agent.get(task["id"])) == "INPUT_REQUIRED"

@@ -215,7 +215,7 @@ async def test_reading_from_a_store_that_fails_gets_an_error_on_every_operation(
     if agent.numbered:
         calls.append(lambda: agent.subscribe(task["id"], last_event_id=1))
     for call in calls:
-        with refused("InternalError") as refusal:
+        with refused("Unavailable") as refusal:
             await call()
         assert "secret" not in refusal.message
     store.reading_fails = False

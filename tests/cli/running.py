@@ -28,7 +28,7 @@ __all__ = ["Begun", "Foreign", "Launcher", "Result", "Tieline", "until"]
 LIMIT_S = 60.0
 POLL_S = 0.05
 
-OURS = ("A2ACLI_", "_TIELINE_", "COMP_", "TIELINE_STORE")
+OURS = ("A2ACLI_", "_TIELINE_", "COMP_", "TIELINE_")
 """How variables begin that only the command reads: in an environment without others Python would start the same."""
 
 
@@ -212,9 +212,14 @@ class Tieline:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("A2ACLI_", "TIELINE_STORE", "XDG_")) and not name.lower().endswith("_proxy")
+            if not name.startswith(("A2ACLI_", "TIELINE_", "XDG_")) and not name.lower().endswith("_proxy")
         }
-        return {**kept, "HOME": str(self.home), "PYTHONUNBUFFERED": "1", **self.env, **(more or {})}
+        own = {
+            "HOME": str(self.home),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+        }
+        return {**kept, **own, **self.env, **(more or {})}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def test_the_card_as_json_is_the_document_that_the_agent_serves(bare: Tieline, f
 
 
 def test_an_unverified_signature_is_not_shown_as_verified(bare: Tieline, foreign: Foreign) -> None:
-    assert bare("card", "get", "-a", foreign.agent("signed").ref).fields["Signatures"] == "1, not verified"
+    assert bare("card", "get", "-a", foreign.agent("signed").ref).fields["Signatures"] == "1, unverifiable"
     assert bare("card", "get", "-a", foreign.agent("polled").ref).fields["Signatures"] == "none"
 
 

@@ -60,13 +60,14 @@ def test_an_agents_own_file_brings_its_address_and_credentials(bare: Tieline, fo
     assert "--config agent.env" in sent.fields["Next"]
 
 
-@pytest.mark.parametrize("name", sorted(set(SETTINGS) - {"stream", "config"}))
+@pytest.mark.parametrize("name", sorted(set(SETTINGS) - {"stream", "config", "trust"}))
 def test_every_option_can_come_from_the_environment_and_from_a_file(name: str, tmp_path: Path) -> None:
     values = {
         "a2a-version": "1.0",
         "transport": "JSONRPC",
         "svc-param": "x:1",
         "insecure": "on",
+        "require-signed-card": "on",
         "timeout": "1s",
         "poll-interval": "1s",
         "wait": "1",
@@ -87,6 +88,15 @@ def test_every_option_can_come_from_the_environment_and_from_a_file(name: str, t
     by_file = Settings({}, {}, folder, home).resolve(name)
     assert by_file.rank == 2
     assert by_file.value == by_environment.value
+
+
+def test_whom_to_trust_with_credentials_is_no_matter_of_a_file(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "work"
+    folder.mkdir()
+    origin = "https://other.example"
+    assert Settings({}, {"A2ACLI_TRUST": f"{origin}:443, {origin}"}, folder, home)["trust"] == (origin,)
+    write(folder / ".env", f"A2ACLI_TRUST={origin}\n")
+    assert Settings({}, {}, folder, home)["trust"] == ()
 
 
 def test_stream_comes_from_the_command_line_alone(bare: Tieline) -> None:

@@ -19,10 +19,15 @@ CANONICAL = (
     *("--stream", "--svc-param", "--task-id", "--transport", "--verbose", "-v", "--version", "--wait"),
 )
 COMMANDS = (
+    *("card verify", "card sign", "card keygen"),
     *("send", "card get", "task get", "task list", "task cancel", "task subscribe", "task download"),
     *("config show", "completion", "serve", "help"),
+    *("push listen", "push set", "push get", "push list", "push delete"),
+    *("task push-config create", "task push-config get", "task push-config list", "task push-config delete"),
+    *("auth login", "auth status", "auth logout"),
     *("store migrate", "store stats", "store prune", "store export", "store import"),
 )
+TOP = ("send", "task", "push", "card", "auth", "init", "serve", "store", "token", "config", "completion", "help")
 # §6.5, as --help tells them
 DEFAULTS = {
     "transport": "default: the first of the card that is spoken here",
@@ -67,7 +72,7 @@ def test_help_of_every_command_is_the_same_by_flag_and_by_the_help_command(bare:
 def test_help_shows_all_commands_and_every_canonical_option(bare: Tieline) -> None:
     told = bare("--help").out
     assert bare("help").out == told
-    for name in ("send", "task", "card", "serve", "store", "token", "config", "completion", "help"):
+    for name in TOP:
         assert re.search(rf"^  {name} ", told, re.MULTILINE), name
     for flag in CANONICAL:
         assert re.search(rf"(?<![\w-]){flag}(?![\w-])", told), flag
@@ -102,11 +107,17 @@ def test_completion_prints_a_script_for_the_shell(bare: Tieline, shell: str) -> 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("tieline ", {"send", "task", "card", "serve", "store", "token", "config", "completion", "help"}),
-        ("tieline task ", {"get", "list", "cancel", "subscribe", "download"}),
+        ("tieline ", set(TOP)),
+        ("tieline task ", {"get", "list", "cancel", "subscribe", "download", "push-config"}),
+        ("tieline push ", {"listen", "set", "get", "list", "delete"}),
+        ("tieline card ", {"get", "verify", "sign", "keygen"}),
+        ("tieline auth ", {"login", "status", "logout"}),
         ("tieline store ", {"migrate", "stats", "prune", "export", "import"}),
         ("tieline task get --wa", {"--wait", "--watch"}),
-        ("tieline send --no-", {"--no-wait", "--no-insecure", "--no-verbose", "--no-debug"}),
+        (
+            "tieline send --no-",
+            {"--no-wait", "--no-insecure", "--no-require-signed-card", "--no-verbose", "--no-debug"},
+        ),
     ],
 )
 def test_completion_knows_commands_and_options(bare: Tieline, typed: str, expected: set[str]) -> None:

@@ -20,6 +20,7 @@ from tieline.errors import (
     CardNotFound,
     InvalidCard,
     InvalidPeerResponse,
+    OriginNotTrusted,
     PeerTimeout,
     Unreachable,
 )
@@ -451,7 +452,8 @@ def test_card_for_one_credential_is_not_used_for_another() -> None:
             found = []
             for token in ("a", "b"):
                 headers = {"Authorization": token}
-                found += await names(host_of(agent), cards, 0, clock=clock, headers=headers)
+                trust = "http://127.0.0.1:1"
+                found += await names(host_of(agent), cards, 0, clock=clock, headers=headers, trust=trust)
         assert found == ["for a", "for b"]
 
     run(test())
@@ -543,16 +545,18 @@ def test_user_and_password_of_a_reference_go_to_its_own_origin_and_to_no_other()
                 async with scripted("JSONRPC", {"SendMessage": [Answer(message("hi"))]}) as agent:
                     card = card_of((interface or agent.url, "JSONRPC"))
                     agent.script("card", Http(200, encode(card), {"Content-Type": "application/json"}))
-                    async with connect(f"http://ada:secret@{host_of(agent)}") as peer:
+                    ref = f"http://ada:secret@{host_of(agent)}"
+                    if interface:
+                        with pytest.raises(OriginNotTrusted, match="do not go to another origin") as refused:
+                            await connect(ref)
+                        assert refused.value.origin in interface
+                        assert elsewhere.requests == []
+                        agent.script("card", Http(200, encode(card), {"Content-Type": "application/json"}))
+                    async with connect(ref, trust=refused.value.origin if interface else ()) as peer:
                         await peer.send(name)
                     given = [request.headers.get("authorization") for request in agent.requests]
-                    assert given == ["Basic YWRhOnNlY3JldA=="] * (1 if interface else 2)
-                    own = {"Authorization": "Bearer mine"}
-                    if interface:  # what the caller gives by hand goes where the caller's agent is
-                        agent.script("card", Http(200, encode(card), {"Content-Type": "application/json"}))
-                        async with connect(f"http://ada:secret@{host_of(agent)}", headers=own) as peer:
-                            await peer.send(name)
-            assert [request.headers.get("authorization") for request in elsewhere.requests] == [None, "Bearer mine"]
+                    assert given == ["Basic YWRhOnNlY3JldA=="] * 2
+            assert [request.headers.get("authorization") for request in elsewhere.requests] == [given[0]]
 
     run(test())
 

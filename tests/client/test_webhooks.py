@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.client.running import run
-from tests.client.scripted import Http, Scripted, card_of, scripted
+from tests.client.scripted import Answer, Http, Script, Scripted, Stream, card_of, scripted
 from tests.client.serving import WAYS
-from tests.interop.processes import ROOT, free_port, running
-from tieline import AuthenticationInfo, Peer, Task, TaskPushNotificationConfig, connect
+from tests.client.tasks import task
+from tests.push.official import official_server
+from tieline import AuthenticationInfo, Peer, Task, TaskPushNotificationConfig, TaskState, connect
 from tieline.card import AgentCapabilities
 from tieline.errors import InvalidPeerResponse, PushNotificationNotSupported, TaskNotFound, UnsupportedOperation
 
+COMPLETED = TaskState.COMPLETED
 URL = "http://127.0.0.1:9/hook"
 OFFICIAL = {way: spoken for way, spoken in WAYS.items() if spoken[1] != "0.1"}
 every = pytest.mark.parametrize("way", list(OFFICIAL))
@@ -26,9 +26,7 @@ every = pytest.mark.parametrize("way", list(OFFICIAL))
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    port, grpc_port = free_port(), free_port()
-    command: list[str | Path] = [sys.executable, ROOT / "tests/push/official_server.py", str(port), str(grpc_port)]
-    with running(command, port, tmp_path_factory.mktemp("official") / "server.log"):
+    with official_server(tmp_path_factory.mktemp("official")) as port:
         yield port
 
 
@@ -232,5 +230,21 @@ def test_agent_whose_card_does_not_push_is_sent_no_webhook() -> None:
             with pytest.raises(PushNotificationNotSupported):
                 peer.stream("go", webhook=URL)
             assert agent.calls == []
+
+    run(test())
+
+
+@pytest.mark.requirement("send.push-config-without-task-id")
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_webhook_that_goes_with_a_message_names_no_task(binding: str) -> None:
+    async def test() -> None:
+        script: Script = {"SendMessage": [Answer(task())], "SendStreamingMessage": [Stream(task(COMPLETED))]}
+        async with scripted(binding, script) as agent, pushing(agent) as peer:
+            webhook = TaskPushNotificationConfig(URL, id="c", task_id="other", token="tok")
+            await peer.send("go", webhook=webhook)
+            assert [event async for event in peer.stream("go", webhook=webhook)]
+            for request in agent.requests:
+                sent = request.params["configuration"]["taskPushNotificationConfig"]
+                assert sent == {"url": URL, "id": "c", "token": "tok"}
 
     run(test())

@@ -12,7 +12,7 @@ from tests.engine.scene import CALLER, ask, in_loop, next_of, rest_of, says, ser
 from tests.engine.test_follow_ups import resting_task
 from tieline import Limits, TaskStatus, Turn, agent
 from tieline.engine.service import Service
-from tieline.errors import InternalError, Overloaded, TaskNotFound, UnsupportedOperation
+from tieline.errors import InternalError, TaskNotFound, Unavailable, UnsupportedOperation
 from tieline.stores.memory import MemoryStore
 from tieline.types import (
     CancelTaskRequest,
@@ -117,9 +117,9 @@ async def test_at_the_limit_of_runs_new_tasks_are_refused_and_waiting_ones_can_s
         tasks = [await ask(service, "ask") for _ in range(3)]
         working = asyncio.ensure_future(ask(service, "work"))
         await turns()
-        with pytest.raises(Overloaded):
+        with pytest.raises(Unavailable):
             await ask(service, "ask")
-        with pytest.raises(Overloaded):
+        with pytest.raises(Unavailable):
             await service.send_streaming_message(says("ask"), CALLER)
         for task in tasks:
             assert (await ask(service, "this", task_id=task.id)).text == "got this"
@@ -167,7 +167,7 @@ async def test_a_drain_lets_agents_finish_refuses_new_work_and_leaves_what_waits
         draining = asyncio.ensure_future(service.drain(10.0))
         await turns()
         for task_id in (None, waiting.id):
-            with pytest.raises(Overloaded):
+            with pytest.raises(Unavailable):
                 await ask(service, "more", task_id=task_id)
         assert (await service.get_task(GetTaskRequest(waiting.id), CALLER)).value.state is TaskState.INPUT_REQUIRED
         assert not draining.done()

@@ -101,6 +101,7 @@ def test_credentials_that_no_header_can_hold_are_refused_and_not_repeated(
         check_config(given)
     assert "X: 1" not in str(caught.value)
     check_config(config("t o k", "ApiKey", "abc"))
+    check_config(config(None, "", None))
 
 
 def test_key_is_the_same_for_the_same_event_and_differs_for_any_other() -> None:
@@ -165,6 +166,14 @@ def test_nothing_private_is_published_or_shown(tmp_path: Path, kind: Any, size: 
     assert private
     assert not private & set(signer.public_keys()["keys"][0])
     assert str(key.as_dict(private=True)["d"]) not in repr(signer)
+
+
+def test_audience_is_the_origin_as_everybody_writes_it(tmp_path: Path) -> None:
+    key = jwk.generate_key("EC", "P-256")
+    signer = Signer.from_file(written(tmp_path / "key", key, as_jwk=True), "https://agents.example")
+    for url in ("https://hooks.example/a", "https://HOOKS.example:443/a?b=c", "https://hooks.example"):
+        claims = jwt.decode(signer.sign(BODY, url=url, task_id="t", key="k"), key).claims
+        assert claims["aud"] == "https://hooks.example"
 
 
 def test_kid_of_a_jwk_is_kept(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ import aiohttp
 import pytest
 from joserfc import jwk, jwt
 
-from tests.interop.processes import ROOT, free_port, running
+from tests.push.official import official_server
 from tests.push.receiving import receiver as byte_server
 from tests.server.raw import in_loop, serve
 from tieline import (
@@ -243,6 +242,7 @@ async def test_sender_with_the_right_credentials_is_heard_and_they_are_not_told_
 
 
 @pytest.mark.parametrize(("asked", "shown"), WRONG)
+@pytest.mark.requirement("push.receiver-verifies-source")
 @in_loop
 async def test_sender_with_other_credentials_is_refused_with_a_challenge(
     asked: dict[str, Any], shown: dict[str, str]
@@ -278,6 +278,7 @@ def test_receiver_that_would_trust_nobody_or_anybody_by_mistake_is_not_made(aske
         WebhookReceiver(**asked)
 
 
+@pytest.mark.requirement("push.receiver-checks-task")
 @in_loop
 async def test_notification_for_a_task_that_nobody_expects_is_forbidden() -> None:
     receiver = WebhookReceiver(token="tok", expects=lambda task_id: task_id == "mine")
@@ -466,6 +467,7 @@ async def test_signed_notification_that_is_replayed_with_another_key_is_known_ag
 # --- handing over -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("push.receiver-acknowledges")
 @in_loop
 async def test_sender_hears_of_success_only_when_its_notification_was_taken() -> None:
     receiver = WebhookReceiver(anyone=True)
@@ -491,6 +493,7 @@ async def test_notification_that_nobody_takes_in_time_is_asked_for_again_and_giv
         assert [notification.key for notification in taken] == ["b"]
 
 
+@pytest.mark.requirement("push.receiver-idempotent")
 @in_loop
 async def test_duplicates_are_acknowledged_and_forgotten_also_when_they_come_at_the_same_time() -> None:
     receiver = WebhookReceiver(anyone=True)
@@ -584,9 +587,7 @@ async def test_our_sender_and_our_receiver_understand_each_other() -> None:
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    port, grpc_port = free_port(), free_port()
-    command: list[str | Path] = [sys.executable, ROOT / "tests/push/official_server.py", str(port), str(grpc_port)]
-    with running(command, port, tmp_path_factory.mktemp("official") / "server.log"):
+    with official_server(tmp_path_factory.mktemp("official")) as port:
         yield port
 
 

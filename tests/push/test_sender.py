@@ -320,3 +320,23 @@ async def test_url_that_the_guard_refuses_is_not_called_and_a_closed_sender_call
         await allowed.close()
         assert not (await allowed.post(url, HEADERS, b"{}")).delivered
         assert at.connections == 0
+
+
+@in_loop
+async def test_what_is_under_way_when_the_sender_is_closed_ends_without_an_exception() -> None:
+    came = asyncio.Event()
+
+    def answer(post: Post) -> bytes:
+        came.set()
+        return b"HTTP/1.1 200"
+
+    async with receiver(answer) as at, names(["127.0.0.1"]) as dns:
+        sender = Sender(LOOPBACK, at_once_per_host=1, resolve=dns.resolve)
+        posts = [asyncio.create_task(sender.post(f"http://127.0.0.1:{at.port}/", HEADERS, b"{}")) for _ in range(3)]
+        await came.wait()
+        posts.append(asyncio.create_task(sender.post(f"http://one.example:{at.port}/", HEADERS, b"{}")))
+        await asyncio.sleep(0)  # it asks for the name
+        await sender.close()
+        await sender.close()
+        assert await asyncio.gather(*posts) == [Sent(0, None, "The server is ending.")] * 4
+        assert len(at.posts) == 1

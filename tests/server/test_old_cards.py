@@ -24,7 +24,8 @@ BASE = "http://agents.example"
 def mounted(*versions: str, tenant: str | None = None) -> Interfaces:
     """JSON-RPC and REST of these versions; 0.1 has JSON-RPC alone."""
 
-    def at(base: str) -> list[AgentInterface]:
+    def at(base: str | None) -> list[AgentInterface]:
+        assert base is not None
         found = []
         for version in versions:
             found.append(AgentInterface(f"{base}/", "JSONRPC", version, tenant))
@@ -119,7 +120,7 @@ async def test_agent_json_is_read_by_all_readers_before_1_0() -> None:
 
 @in_loop
 async def test_an_agent_without_json_rpc_has_no_card_for_readers_that_know_nothing_else() -> None:
-    rest = page(lambda base: [AgentInterface(base, "HTTP+JSON", "1.0"), AgentInterface(base, "HTTP+JSON", "0.3")])
+    rest = page(lambda base: [AgentInterface(base or "", "HTTP+JSON", version) for version in ("1.0", "0.3")])
     assert form_of(await asked(rest, OLD_CARD)) == "0.3 and 1.0"
     assert form_of(await asked(rest, CARD, "0.3")) == "0.3"
     assert form_of(await asked(rest, CARD, "0.1")) == "0.3 and 1.0"

@@ -1,4 +1,4 @@
-"""`tieline card get`: show an agent's card, and check it (CLI specification §10.1)."""
+"""`tieline card get`: show an agent's card, and check it (CLI specification §10.1). signing.py has its signatures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tieline.cli import errors
 from tieline.cli.errors import CliError
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
 from tieline.cli.session import Session, execute, preferred
+from tieline.cli.signing import signed_fields
 from tieline.client.discovery import FoundCard
 from tieline.client.route import choose, spoken_version
 from tieline.errors import A2AError, InvalidCard
@@ -22,7 +23,14 @@ from tieline.errors import A2AError, InvalidCard
 __all__ = ["card", "get"]
 
 card = Group(
-    "card", {"get": ("tieline.cli.card", "get", "Fetch and show an agent's card.")}, help="Look at agents' cards."
+    "card",
+    {
+        "get": ("tieline.cli.card", "get", "Fetch and show an agent's card."),
+        "verify": ("tieline.cli.signing", "verify", "Check the signatures of a card."),
+        "sign": ("tieline.cli.signing", "sign", "Sign a card in a file."),
+        "keygen": ("tieline.cli.signing", "keygen", "Make a key to sign cards with."),
+    },
+    help="Look at agents' cards, check their signatures, and sign your own.",
 )
 
 
@@ -42,9 +50,13 @@ def get(context: click.Context, validate: bool) -> int:
     async def work(session: Session) -> None:
         found = await _validated(session) if validate else await session.fetch()
         session.card = found.card
-        session.out.card(found.card, found.document)
+        verification = session.verification
+        assert verification is not None
+        session.out.card(found.card, found.document, verification.state)
         if not session.as_json:
-            session.out.document({}, [*_selected(session, found.card), *([("Valid", "yes")] if validate else [])])
+            signed = signed_fields(verification)
+            valid = [("Valid", "yes")] if validate else []
+            session.out.document({}, [*signed, *_selected(session, found.card), *valid])
         if validate:
             for name in _unknown(type_info(AgentCard), msgspec.json.decode(found.document), ""):
                 session.notes.warn(f"{name} is no field of an agent card, and nobody reads it.")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from tieline.card import AgentCard, SecurityScheme
 from tieline.cli.text import describe_scheme
 
-__all__ = ["Attached", "attach", "crosses_in_clear", "encrypted", "is_this_machine", "wanted"]
+__all__ = ["Attached", "attach", "wanted"]
 
 
 @dataclass
@@ -82,40 +80,28 @@ def _takes_bearer(scheme: SecurityScheme) -> bool:
     )
 
 
-def wanted(card: AgentCard | None) -> str:
-    """What to give to an agent that asks for credentials, from its card."""
+def wanted(card: AgentCard | None, login: str) -> str:
+    """What to give to an agent that asks for credentials, from its card. `login` is the command that signs in."""
     schemes = dict(card.security_schemes) if card is not None else {}
     if not schemes:
         return "Set A2ACLI_BEARER to a token, or A2ACLI_API_KEY to a key."
     ways = []
+    if any(_has_login(scheme) for scheme in schemes.values()):
+        ways.append(f"sign in with {login}")
     if any(_takes_bearer(scheme) for scheme in schemes.values()):
         ways.append("set A2ACLI_BEARER to a token (or give --bearer)")
     if any(scheme.api_key_security_scheme is not None for scheme in schemes.values()):
         ways.append("set A2ACLI_API_KEY to a key (or give --api-key)")
+    if any(scheme.mtls_security_scheme is not None for scheme in schemes.values()):
+        ways.append("give a client certificate with --client-cert and --client-key")
     way = f": {' or '.join(ways)}." if ways else ", which this command does not speak."
     return f"The agent takes {_listed(schemes.values())}{way}"
 
 
+def _has_login(scheme: SecurityScheme) -> bool:
+    http = scheme.http_auth_security_scheme
+    return scheme.mtls_security_scheme is None and (http is None or http.scheme.lower() in ("basic", "bearer"))
+
+
 def _listed(schemes: Iterable[SecurityScheme]) -> str:
     return " or ".join(describe_scheme(scheme) for scheme in schemes)
-
-
-def encrypted(url: str) -> bool:
-    """Whether requests to `url` are encrypted. HOST:PORT is an address of gRPC, which encrypts at port 443."""
-    scheme, separator, _ = url.partition("://")
-    return scheme.lower() in ("https", "grpcs") if separator else url.endswith(":443")
-
-
-def crosses_in_clear(url: str) -> bool:
-    """Whether a request to `url` can be read on its way: one that is not encrypted, to another machine."""
-    if encrypted(url):
-        return False
-    return not is_this_machine(urlsplit(url if "://" in url else f"//{url}").hostname or "")
-
-
-def is_this_machine(host: str) -> bool:
-    """Whether a host is the loopback interface, by name or by address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

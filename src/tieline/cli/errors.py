@@ -16,6 +16,7 @@ __all__ = [
     "AUTH_FAILED",
     "CARD_INVALID",
     "CARD_NOT_FOUND",
+    "CARD_NOT_VERIFIED",
     "CREDENTIALS_MISSING",
     "EXIT_CODES",
     "INTERNAL",
@@ -35,6 +36,7 @@ CREDENTIALS_MISSING: Final = "A2ACLI_ERR_CREDENTIALS_MISSING"
 AUTH_FAILED: Final = "A2ACLI_ERR_AUTH_FAILED"
 TIMEOUT: Final = "A2ACLI_ERR_TIMEOUT"
 INTERNAL: Final = "A2ACLI_ERR_INTERNAL"
+CARD_NOT_VERIFIED: Final = "TIELINE_ERR_CARD_NOT_VERIFIED"  # ours: the CLI specification knows of no signed cards
 
 EXIT_CODES: Final = {
     USAGE: 2,
@@ -102,7 +104,13 @@ def _local(error: a2a.PeerError, message: str) -> tuple[str, str]:
         return CARD_NOT_FOUND, message
     if isinstance(error, a2a.InvalidCard):
         return CARD_INVALID, message
-    if isinstance(error, a2a.AuthenticationRequired):
+    if isinstance(error, a2a.CardNotVerified):
+        return CARD_NOT_VERIFIED, message
+    if isinstance(error, a2a.OriginNotTrusted):
+        return CARD_INVALID, message.partition(" If they should")[0].partition(" If it should")[0]
+    if isinstance(error, a2a.CredentialsUnfit):
+        return CREDENTIALS_MISSING, message
+    if isinstance(error, a2a.AuthenticationRequired | a2a.AuthorizationFailed):
         return AUTH_FAILED, message
     # A connection that gives nothing is one that was not reached: A2ACLI_ERR_TIMEOUT is for --timeout alone.
     if isinstance(error, a2a.Unreachable | a2a.PeerTimeout | a2a.TaskInDoubt):
@@ -115,8 +123,8 @@ def _protocol_hint(error: a2a.A2AError) -> str | None:
         return f"The agent serves {served}: choose it with --a2a-version."
     if isinstance(error, a2a.ExtensionSupportRequired) and (uris := error.metadata.get("extensions")):
         return f"Name the extension: --svc-param 'A2A-Extensions:{uris}'."
-    if isinstance(error, a2a.Overloaded):
-        return f"The agent is busy: try again in {error.retry_after_s} s."
+    if isinstance(error, a2a.Unavailable):
+        return f"The agent cannot do it now: try again in {error.retry_after_s} s."
     if isinstance(error, a2a.ContentTypeNotSupported):
         return "See what the agent takes with `tieline card get`, and name a part's type with --media-type."
     return None

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tieline.cli.amounts import read_limit
 from tieline.cli.errors import UsageFault
 
 if TYPE_CHECKING:
+    from tieline.engine.push import Push
     from tieline.server.auth import Auth, Scheme, TokenFile
     from tieline.server.rates import Rates
     from tieline.server.tls import Tls
 
-__all__ = ["OF_AUTH", "TOKENS_VARIABLE", "auth_of", "guarded", "rates_of", "tls_of", "tokens_path"]
+__all__ = ["OF_AUTH", "TOKENS_VARIABLE", "auth_of", "guarded", "push_of", "rates_of", "tls_of", "tokens_path"]
 
 TOKENS_VARIABLE: Final = "TIELINE_TOKENS"
-OF_AUTH: Final = ("auth", "tokens", "audience", "jwks", "scope", "mtls_proxy", "rate", "messages_per_day")
+OF_AUTH: Final = (
+    *("push", "push_host", "push_private", "push_loopback", "push_key", "push_give_up"),
+    *("auth", "tokens", "audience", "jwks", "scope", "mtls_proxy", "rate", "messages_per_day"),
+)
 """Options that say how an app is made, beside those of serve.py."""
 
 _OPTIONS: Final = (
@@ -60,6 +65,28 @@ _OPTIONS: Final = (
         type=click.IntRange(1),
         metavar="N",
         help="Messages that each caller may send in 24 hours.  [default: any]",
+    ),
+    click.option("--push", is_flag=True, help="Send push notifications to the webhooks that callers name."),
+    click.option(
+        "--push-host",
+        multiple=True,
+        metavar="HOST",
+        help="Send them to this host alone: example.com, *.example.com, HOST:PORT. Repeatable.  [default: any]",
+    ),
+    click.option("--push-private", is_flag=True, help="Send them to addresses of private networks, too."),
+    click.option("--push-loopback", is_flag=True, help="Send them to this machine, too."),
+    click.option(
+        "--push-key",
+        metavar="FILE",
+        help="Sign them with this private key (PEM or JWK); its public half is at /.well-known/jwks.json.",
+    ),
+    click.option(
+        "--push-give-up",
+        default="24h",
+        show_default=True,
+        callback=read_limit,
+        metavar="SECONDS",
+        help="How long a notification is tried before it becomes a dead letter: tieline push dead.",
     ),
     click.option(
         "--runs-per-caller",
@@ -163,6 +190,35 @@ def rates_of(options: Mapping[str, Any]) -> Rates | None:
     if options["rate"] is None and options["messages_per_day"] is None:
         return None
     return Rates(requests_per_s=options["rate"], messages_per_day=options["messages_per_day"])
+
+
+def push_of(options: Mapping[str, Any]) -> Push | None:
+    """How push notifications are sent. Raises UsageFault, ValueError."""
+    given = [name for name in ("push_host", "push_private", "push_loopback", "push_key") if options[name]]
+    if not options["push"]:
+        if given:
+            raise UsageFault(f"--{given[0].replace('_', '-')} says more of --push, and that is not given.")
+        return None
+    from tieline.engine.guard import Guard
+    from tieline.engine.push import Push
+
+    guard = Guard(
+        allow_private=options["push_private"], allow_loopback=options["push_loopback"], allowed=options["push_host"]
+    )
+    signer = None
+    if options["push_key"]:
+        try:
+            from tieline.engine.signer import Signer
+        except ImportError as error:
+            raise UsageFault(str(error)) from None
+        if not options["public_url"]:
+            raise UsageFault("--push-key needs --public-url: by that receivers know whose signature it is.")
+        try:
+            signer = Signer.from_file(options["push_key"], options["public_url"])
+        except OSError as error:
+            raise UsageFault(f"{options['push_key']} cannot be read: {error.strerror or error}.") from None
+    give_up = {} if options["push_give_up"] is None else {"give_up_s": options["push_give_up"]}
+    return Push(guard=guard, signer=signer, **give_up)
 
 
 def tls_of(options: Mapping[str, Any]) -> Tls | None:

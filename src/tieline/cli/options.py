@@ -15,7 +15,7 @@ import click
 from tieline.cli.errors import CliError
 from tieline.cli.settings import SETTINGS, Setting, Settings, tell
 
-__all__ = ["CONNECTION", "CONTEXT", "PRESENTATION", "Command", "Group", "settings_of"]
+__all__ = ["CONNECTION", "CONTEXT", "PRESENTATION", "Command", "Group", "give", "settings_of"]
 
 CONNECTION: Final = (
     "agent-card",
@@ -23,8 +23,14 @@ CONNECTION: Final = (
     "transport",
     "bearer",
     "api-key",
+    "client-cert",
+    "client-key",
+    "trust",
     "svc-param",
     "insecure",
+    "card-keys",
+    "card-key-host",
+    "require-signed-card",
     "timeout",
 )
 """What a command uses that talks to an agent."""
@@ -41,6 +47,12 @@ def settings_of(context: click.Context) -> Settings:
     """The settings of this run, with the flags that have been read so far."""
     flags: dict[str, Any] = context.meta.setdefault(_FLAGS, {})
     return Settings(flags)
+
+
+def give(context: click.Context, name: str, value: Any) -> None:
+    """Set a setting as its flag would; what the flag gave of one that is repeatable stays in front."""
+    flags: dict[str, Any] = context.meta.setdefault(_FLAGS, {})
+    flags[name] = [*flags.get(name, ()), *value] if SETTINGS[name].many else value
 
 
 class SettingOption(click.Option):

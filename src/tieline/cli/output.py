@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, BinaryIO, Final, Protocol, TextIO
 
 import msgspec
@@ -13,8 +14,10 @@ import msgspec
 from tieline.card import AgentCard
 from tieline.cli.errors import EXIT_CODES, INTERNAL, CliError
 from tieline.cli.notes import Notes
+from tieline.cli.settings import REDACTED
 from tieline.cli.text import Page, write_artifact, write_card, write_message, write_parts, write_status, write_task
 from tieline.types import (
+    ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
     Message,
     SendMessageResponse,
@@ -22,6 +25,7 @@ from tieline.types import (
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
     TaskStatusUpdateEvent,
     encode,
 )
@@ -46,8 +50,17 @@ class Output(Protocol):
     def tasks(self, page: ListTasksResponse) -> None:
         """A page of tasks."""
 
-    def card(self, card: AgentCard, document: bytes) -> None:
-        """A card, with the JSON that it was read from."""
+    def webhook(self, webhook: TaskPushNotificationConfig) -> None:
+        """A webhook of a task."""
+
+    def webhooks(self, webhooks: Sequence[TaskPushNotificationConfig]) -> None:
+        """All webhooks of a task."""
+
+    def notification(self, event: StreamEvent, line: tuple[str, str]) -> None:
+        """What a webhook was sent: the event as JSON, a label and what it says as text; out before this returns."""
+
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
+        """A card, with the JSON that it was read from, and what became of its signatures."""
 
     def event(self, event: StreamEvent) -> None:
         """The next event of a stream; out before this returns."""
@@ -111,7 +124,21 @@ class JsonOutput:
         for task in page.tasks:
             self._write(encode(task))
 
-    def card(self, card: AgentCard, document: bytes) -> None:
+    def webhook(self, webhook: TaskPushNotificationConfig) -> None:
+        self._write(encode(webhook))
+
+    def webhooks(self, webhooks: Sequence[TaskPushNotificationConfig]) -> None:
+        if not self._lines:
+            self._write(encode(ListTaskPushNotificationConfigsResponse(tuple(webhooks))))
+            return
+        for webhook in webhooks:
+            self._write(encode(webhook))
+
+    def notification(self, event: StreamEvent, line: tuple[str, str]) -> None:
+        self._lines = True
+        self.event(event)
+
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
         # As it came: a signature covers fields, too, that this version does not know (A2A 1.0 §8.4.1).
         self._write(document)
 
@@ -190,8 +217,36 @@ class TextOutput:
         self._page.field("Tasks", f"{len(page.tasks)} of {page.total_size}")
         self._page.flush()
 
-    def card(self, card: AgentCard, document: bytes) -> None:
-        write_card(self._page, card, verbose=self._verbose)
+    def webhook(self, webhook: TaskPushNotificationConfig) -> None:
+        self._webhook(webhook)
+        self._page.flush()
+
+    def webhooks(self, webhooks: Sequence[TaskPushNotificationConfig]) -> None:
+        for index, webhook in enumerate(webhooks):
+            if index:
+                self._page.gap()
+            self._webhook(webhook)
+        if webhooks:
+            self._page.gap()
+        self._page.field("Webhooks", len(webhooks))
+        self._page.flush()
+
+    def _webhook(self, webhook: TaskPushNotificationConfig) -> None:
+        """A webhook without its secrets."""
+        self._page.field("Task ID", webhook.task_id)
+        self._page.field("Webhook ID", webhook.id)
+        self._page.field("URL", webhook.url)
+        self._page.field("Token", REDACTED if webhook.token else None)
+        if webhook.authentication is not None:
+            given = f" {REDACTED}" if webhook.authentication.credentials else ""
+            self._page.field("Authentication", f"{webhook.authentication.scheme}{given}")
+
+    def notification(self, event: StreamEvent, line: tuple[str, str]) -> None:
+        self._page.field(*line)
+        self._page.flush()
+
+    def card(self, card: AgentCard, document: bytes, signed: str) -> None:
+        write_card(self._page, card, signed, verbose=self._verbose)
         self._page.flush()
 
     def event(self, event: StreamEvent) -> None:

@@ -30,7 +30,10 @@ root = Group(
     {
         "send": ("tieline.cli.send", "send", "Send a message to start or continue an interaction."),
         "task": ("tieline.cli.task", "task", "Get, list, cancel, follow and download tasks."),
-        "card": ("tieline.cli.card", "card", "Look at an agent's card."),
+        "push": ("tieline.cli.push", "push", "Have a task's news sent to a webhook, and receive them."),
+        "auth": ("tieline.cli.auth", "auth", "Sign in to agents, and out."),
+        "card": ("tieline.cli.card", "card", "Look at an agent's card, sign and verify cards."),
+        "init": ("tieline.cli.init", "init", "Begin an agent project."),
         "serve": ("tieline.cli.serve", "serve", "Publish an agent."),
         "token": ("tieline.cli.token", "token", "Say who may call a server of yours."),
         "store": ("tieline.cli.store", "store", "Look after a store of tasks."),

@@ -15,17 +15,20 @@ from click.core import ParameterSource
 
 from tieline.cli.amounts import read_lease, read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
-from tieline.cli.guarding import OF_AUTH, auth_of, guarded, rates_of, tls_of
-from tieline.cli.notes import Notes
+from tieline.cli.guarding import OF_AUTH, auth_of, guarded, push_of, rates_of, tls_of
 from tieline.cli.opened import STORES, VARIABLE, named_store
+from tieline.cli.operating import Lines, operating_options, set_up, telemetry_of
 from tieline.cli.options import CONTEXT, settings_of
 
 if TYPE_CHECKING:
     from tieline.engine.agent import Agent
     from tieline.server.workers import Worker
     from tieline.stores import Store
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["serve"]
+
+log = logging.getLogger("tieline.server")
 
 CANNOT_SERVE: Final = "TIELINE_ERR_CANNOT_SERVE"  # ours: the CLI specification knows of no serving
 
@@ -40,6 +43,9 @@ _OF_THE_APP: Final = (
     "strict",
     "old_at_once",
     "grpc_url",
+    "card_key",
+    "card_key_id",
+    "card_jku",
     "drain",
     "max_body",
     "concurrent_runs",
@@ -104,6 +110,13 @@ _OF_THE_APP: Final = (
     is_flag=True,
     help="Answer message/send of A2A 0.3 that says nothing of `blocking` at once, not when the task rests.",
 )
+@click.option("--card-key", metavar="FILE", help="Sign the card with this private key: PEM, a JWK or a JWK set.")
+@click.option("--card-key-id", metavar="ID", help="The key's id; of a set, also which one.  [default: its own]")
+@click.option(
+    "--card-jku",
+    metavar="URL",
+    help="Where others find the public key.  [default: /.well-known/jwks.json of the agent]",
+)
 @click.option(
     "--drain",
     default="5s",
@@ -138,6 +151,7 @@ _OF_THE_APP: Final = (
     help="How long ended tasks are kept: 30m, 24h, 7d, none.  [default: what the store keeps]",
 )
 @guarded
+@operating_options
 @click.pass_context
 def serve(context: click.Context, /, target: str, **options: Any) -> int:
     """Publish the agent in FILE, or in a module: its card, JSON-RPC, HTTP+JSON, event streams, and gRPC if asked for.
@@ -152,18 +166,26 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     from tieline.server.workers import Worker
     from tieline.wire.dialects import VERSIONS
 
-    notes = Notes()
-    settings = settings_of(context)
-    logging.basicConfig(
-        level=logging.DEBUG if settings["debug"] else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
-    )
+    notes = set_up(options, debug=bool(settings_of(context)["debug"]))
+    telemetry = telemetry_of(options)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what grpcio writes to stderr is not for users
     grpc: list[str] = []  # the address, when there is one
+    ops: list[str] = []  # likewise
     worker = Worker.of_environment()
     try:
+        signer = _signer(options, log.warning if worker is None else None)  # a worker's parent has warned already
         if options["workers"] > 1 and worker is None:
             return _serve_with(options, notes)
-        tls = tls_of(options)
+        operating: dict[str, Any] = {
+            "listening": None if worker is None else worker.socket,
+            "telemetry": telemetry,
+            "ops_port": options["ops_port"] if worker is None else None,
+            "ops_host": options["ops_host"],
+            "ops_link": None if worker is None else worker.ops,
+            "on_ops": ops.append,
+            "drain_delay_s": options["drain_delay"] or 0.0,
+            "tls": tls_of(options),
+        }
         found = load_agents(target)
         if isinstance(found, App):
             _refuse_options(context, target)
@@ -175,10 +197,9 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
                 port=options["port"],
                 grpc_port=options["grpc_port"],
                 on_grpc=grpc.append,
-                on_ready=_ready(notes, grpc, where, worker),
+                on_ready=_ready(notes, grpc, ops, where, worker),
                 leave_s=_LEAVE_S,
-                listening=None if worker is None else worker.socket,
-                tls=tls,
+                **operating,
             )
             return 0
         where, store = _store(options["store"], target, found, options["ttl"], context)
@@ -199,6 +220,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             grpc_url=options["grpc_url"],
             drain_s=options["drain"],
             max_body_bytes=options["max_body"],
+            card_signer=signer,
             limits=Limits(
                 run_s=options["run_seconds"],
                 concurrent_runs=options["concurrent_runs"],
@@ -208,12 +230,12 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             ),
             auth=auth_of(options),
             rates=rates_of(options),
-            tls=tls,
+            push=push_of(options),
             on_grpc=grpc.append,
-            on_ready=_ready(notes, grpc, where, worker),
+            on_ready=_ready(notes, grpc, ops, where, worker),
             on_drain=None if worker else lambda busy: _draining(notes, busy, options["drain"]),
             leave_s=_LEAVE_S,
-            listening=None if worker is None else worker.socket,
+            **operating,
         )
     except CannotServe as error:
         raise CliError(CANNOT_SERVE, str(error)) from None
@@ -224,25 +246,43 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     return 0
 
 
-def _serve_with(options: Mapping[str, Any], notes: Notes) -> int:
+def _serve_with(options: Mapping[str, Any], notes: Lines) -> int:
     """Serve with several processes: this command once more in each of them."""
-    from tieline.server.serve import bind
+    from tieline.server.serve import bind, http_url
     from tieline.server.workers import supervise, worker_command
 
     if os.name == "nt":
         raise UsageFault("--workers does not work on Windows: start several servers behind a proxy.")
     if options["grpc_port"] == 0:
         raise UsageFault("--grpc-port 0 would be another port in each worker: name one.")
+    if options["metrics"] and options["ops_port"] is None:
+        raise UsageFault("--metrics with --workers needs --ops-port: each process counts for itself.")
     listening = bind(options["host"], options["port"])
+    ops = None if options["ops_port"] is None else bind(options["ops_host"], options["ops_port"], "--ops-port")
 
     def say(said: dict[str, Any]) -> None:
-        _ready(notes, said["grpc"], said["where"], None, options["workers"])(said["urls"])
+        at = [] if ops is None else [http_url(*ops.getsockname()[:2])]
+        _ready(notes, said["grpc"], at, said["where"], None, options["workers"])(said["urls"])
 
     with listening:
-        code = supervise(worker_command(sys.argv[1:]), listening, options["workers"], on_ready=say, note=notes.line)
+        code = supervise(
+            worker_command(sys.argv[1:]), listening, options["workers"], on_ready=say, note=notes.line, ops=ops
+        )
     if not code:
         notes.line("Stopped.")
     return code
+
+
+def _signer(options: Mapping[str, Any], warn: Callable[[str], object] | None) -> CardSigner | None:
+    """What signs the cards. Raises CliError."""
+    if options["card_key"] is None:
+        for name in ("card_key_id", "card_jku"):
+            if options[name] is not None:
+                raise UsageFault(f"--{name.replace('_', '-')} says more of a key: name it with --card-key.")
+        return None
+    from tieline.cli.signing import card_signer
+
+    return card_signer(Path(options["card_key"]), warn, key_id=options["card_key_id"], key_url=options["card_jku"])
 
 
 def _check_shared(worker: Worker | None, store: Store, where: str) -> None:
@@ -286,27 +326,27 @@ def _store(
 
 
 def _ready(
-    notes: Notes, grpc: Sequence[str], where: str, worker: Worker | None, workers: int = 1
+    notes: Lines, grpc: Sequence[str], ops: Sequence[str], where: str, worker: Worker | None, workers: int = 1
 ) -> Callable[[Sequence[str]], None]:
     def say(urls: Sequence[str]) -> None:
         if worker is not None:
             worker.ready({"urls": list(urls), "grpc": list(grpc), "where": where})
             return
+        lines = []
         for url in urls:
-            notes.line(f"Serving {url}")
-            notes.line(f"  card   {url.rstrip('/')}/.well-known/agent-card.json")
-        for address in grpc:
-            notes.line(f"  grpc   {address}")
-        notes.line(f"  tasks  {where}")
+            lines += [f"Serving {url}", f"  card   {url.rstrip('/')}/.well-known/agent-card.json"]
+        lines += [f"  grpc   {address}" for address in grpc]
+        lines += [f"  ops    {url}/readyz" for url in ops]
+        lines.append(f"  tasks  {where}")
         if workers > 1:
-            notes.line(f"  by     {workers} processes")
-        notes.line(f'Try:  tieline send -a {urls[0]} "Hello"')
-        notes.line("Ctrl-C stops it.")
+            lines.append(f"  by     {workers} processes")
+        lines += [f'Try:  tieline send -a {urls[0]} "Hello"', "Ctrl-C stops it."]
+        notes.serving(lines, urls=list(urls), grpc=list(grpc), ops=list(ops), store=where)
 
     return say
 
 
-def _draining(notes: Notes, busy: int, drain_s: float | None) -> None:
+def _draining(notes: Lines, busy: int, drain_s: float | None) -> None:
     if busy:
         agents = "1 agent is" if busy == 1 else f"{busy} agents are"
         notes.line(f"Stopping: {agents} at work and may finish within {drain_s:g} s. Ctrl-C again stops at once.")

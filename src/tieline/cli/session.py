@@ -13,22 +13,27 @@ from typing import Final
 
 import click
 from msgspec.structs import replace
-from yarl import URL
 
 from tieline import errors as a2a
-from tieline.card import AgentCard, AgentInterface
+from tieline.card import AgentCard
 from tieline.cli import errors
-from tieline.cli.credentials import attach, crosses_in_clear, encrypted, is_this_machine, wanted
+from tieline.cli.credentials import attach, wanted
 from tieline.cli.errors import CliError, UsageFault, from_exception
 from tieline.cli.notes import Notes
 from tieline.cli.options import settings_of
 from tieline.cli.output import lost_stdout, open_output
 from tieline.cli.settings import Settings
+from tieline.cli.stored import Stored, certificate_of, open_saved
 from tieline.client.discovery import FoundCard, fetch_card
+from tieline.client.opening import vouched_for
+from tieline.client.origin import crosses_in_clear, origin_of, pinned
 from tieline.client.peer import Peer, connect
 from tieline.client.route import BINDINGS, choose, spoken_version
+from tieline.client.transport import Timeouts
+from tieline.client.verification import CardVerification, Trust, refusal, satisfies, unsigned, verified
 from tieline.types import Task, TaskState
 from tieline.wire.dialects import dialect_of
+from tieline.wire.signing import SignatureState
 from tieline.wire.v1 import V1
 
 __all__ = ["Session", "execute", "preferred"]
@@ -51,11 +56,14 @@ class Session:
         self.as_json: bool = settings["output"] == "json"
         self.out = open_output(settings["output"], self.notes, stream=self.streams, verbose=settings["verbose"])
         self.card: AgentCard | None = None
+        self.verification: CardVerification | None = None  # of the card that was fetched
+        self.verifying = False  # the signatures of the card are what the command is about
         self.message_id: str | None = None  # of the message that is on its way
         self.task_id: str | None = settings["task-id"]
         self._named = False  # the task's id has been told
         self.rested = False  # the task has been reported as resting: there is nothing to take up again
         self._credentials = False  # something that could authenticate was sent
+        self._stored = False  # it is what `auth login` has kept
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
@@ -77,9 +85,38 @@ class Session:
         if self.settings["insecure"]:
             self.notes.warn("TLS certificates are not verified (--insecure): anybody on the way can read and answer.")
         self.notes.debug(f"card: {ref}")
-        found = await fetch_card(ref, verify=not self.settings["insecure"], version=self.version)
+        found = await fetch_card(
+            ref,
+            verify=not self.settings["insecure"],
+            certificate=certificate_of(self.settings),
+            version=self.version,
+        )
         self.notes.debug(f"card: found at {found.where}")
-        return found
+        verification = await self._verified(found)
+        return replace(found, card=vouched_for(found, verification))
+
+    async def _verified(self, found: FoundCard) -> CardVerification:
+        """Whether the card is signed. Raises CardNotVerified where it is not as it has to be."""
+        settings = self.settings
+        try:
+            trust = Trust.of(settings["card-keys"], settings["card-key-host"], settings["require-signed-card"])
+            if not found.card.signatures:
+                verification = unsigned()
+            else:
+                verification = await verified(
+                    found.document, found.url, trust, timeouts=Timeouts(), verify=not settings["insecure"]
+                )
+        except ValueError as error:
+            raise UsageFault(f"{settings.resolve('card-keys').source}: {error}") from None
+        self.verification = verification
+        self.notes.debug(f"card: {verification.state}: {verification.reason}")
+        if not satisfies(verification, trust) or (self.verifying and verification.state is SignatureState.INVALID):
+            raise refusal(verification, found.where)
+        if not self.verifying:
+            invalid = [each.reason for each in verification.signatures if each.state is SignatureState.INVALID]
+            for reason in dict.fromkeys(invalid):
+                self.notes.warn(f"The card has an invalid signature: {reason}")
+        return verification
 
     @property
     def version(self) -> str:
@@ -113,16 +150,22 @@ class Session:
             for taken in [given for given in headers if given.lower() == name.lower()]:
                 value = f"{headers.pop(taken)}, {value}" if taken in dict(service_params) else value
             headers[name] = value
-        self._credentials = bool(credentials) or bool(service_params)
-        if credentials or any(name.lower() in _CREDENTIALS for name in headers):
-            card = _at_home(found, preferred(card, settings["transport"]), self.version)
+        certificate = certificate_of(settings)
+        given = bool(credentials) or any(name.lower() in _CREDENTIALS for name in headers)
+        stored = Stored() if given else self._load(found)
+        self._stored = bool(stored.credentials)
+        self._credentials = bool(credentials) or bool(service_params) or self._stored or certificate is not None
+        if given or self._credentials:
+            card = self._at_home(found, stored.origin, secret=self._stored)
         async with connect(
-            card,
+            replace(card, signatures=()),  # they have been seen to, and the card may have lost interfaces
             transport=preferred(card, settings["transport"]),
             version=self.version,
             headers=headers,
             query=credentials.query,
             cookies=credentials.cookies,
+            credentials=(*stored.credentials, *(() if certificate is None else (certificate,))),
+            trust=settings["trust"],
             extensions=extensions,
             verify=not settings["insecure"],
         ) as peer:
@@ -130,10 +173,32 @@ class Session:
             self.notes.debug(f"interface: {interface.protocol_binding} {interface.protocol_version} at {interface.url}")
             if self._credentials and settings["insecure"]:
                 self.notes.warn("Credentials are sent over a connection whose certificate is not verified.")
-            if bool(credentials) and crosses_in_clear(interface.url):
+            if (credentials or self._stored) and crosses_in_clear(interface.url):
                 self.notes.warn(f"Credentials are sent to {interface.url} unencrypted.")
             self._warn_of_sources()
             yield peer
+
+    def _load(self, found: FoundCard) -> Stored:
+        """What `auth login` has kept for this agent."""
+        stored = open_saved(found, self.notes)
+        if stored.credentials:
+            self.notes.debug(f"credentials: those that were saved for {stored.origin}")
+        return stored
+
+    def _at_home(self, found: FoundCard, origin: str | None, *, secret: bool) -> AgentCard:
+        """The card with those interfaces alone that may have credentials: at the origin that the card came from, or
+        (`origin`) that they were saved for.
+
+        A card in a file is the caller's own word, and stays as it is. Raises OriginNotTrusted where none is left.
+        """
+        card = found.card
+        home = origin or (None if found.url is None else origin_of(found.url))
+        if home is None:
+            return card
+        wanted_ones = preferred(card, self.settings["transport"])
+        usable = choose(card, transports=wanted_ones, version=spoken_version(self.version))
+        trusted = frozenset(self.settings["trust"])
+        return replace(card, supported_interfaces=pinned(usable, home, trusted, secret=secret))
 
     def _warn_of_sources(self) -> None:
         """Of credentials that others can read, and of a file that sends the user's own ones to an agent it names."""
@@ -176,6 +241,8 @@ class Session:
             how = f" Reply: {reply}" if self.as_json else ""
             self.notes.warn(f"the task waits for {asks} ({state.value}).{how}")
             self.out.next("Next", reply)
+            if state is TaskState.AUTH_REQUIRED:  # it may come from elsewhere, and the task go on by itself (§7.6.1)
+                self.out.next("Afterwards", self.command("task", "get", task.id, "--wait"))
             return
         if any(part.raw is not None or part.url is not None for artifact in task.artifacts for part in artifact.parts):
             self.out.next("Download", self.command("task", "download", task.id))
@@ -200,8 +267,15 @@ class Session:
                 line += [flag, str(flags[name])]
         for binding in flags.get("transport", ()):
             line += ["--transport", binding]
-        if flags.get("insecure"):
-            line.append("--insecure")
+        for name in ("card-keys", "card-key-host"):
+            for value in flags.get(name, ()):
+                line += [f"--{name}", value]
+        line += [f"--{name}" for name in ("insecure", "require-signed-card") if flags.get(name)]
+        for name in ("client-cert", "client-key"):
+            if name in flags:
+                line += [f"--{name}", str(flags[name])]
+        for origin in flags.get("trust", ()):
+            line += ["--trust", origin]
         return self.notes.redact(shlex.join(line))
 
     def interrupted(self) -> None:
@@ -225,11 +299,23 @@ class Session:
         error = from_exception(cause)
         code, hint = error.code, error.hint
         if isinstance(cause, a2a.AuthenticationRequired):
+            login = self.command("auth", "login")
             if not self._credentials:
                 code = errors.CREDENTIALS_MISSING
-                hint = wanted(self.card)
+                hint = wanted(self.card, login)
+            elif self._stored:
+                hint = f"What was saved for this agent was refused. Sign in again: {login}"
             else:
-                hint = f"The credential was refused. {wanted(self.card)}"
+                hint = f"The credential was refused. {wanted(self.card, login)}"
+        if isinstance(cause, a2a.AuthorizationFailed) and self._stored:
+            hint = f"Sign in again: {self.command('auth', 'login')}"
+        if isinstance(cause, a2a.CredentialsUnfit) and self._stored:
+            hint = f"The agent asks for something else now. Sign in again: {self.command('auth', 'login')}"
+        if isinstance(cause, a2a.OriginNotTrusted):
+            hint = (
+                f"If you trust it, add --trust {cause.origin}. Or give that agent's own card with -a, or this one as a"
+                " file: tieline card get -o json > card.json"
+            )
         hint = hint or self._hint(cause, code)
         redact = self.notes.redact
         return CliError(code, redact(str(error)), hint=redact(hint) if hint else None, a2a_code=error.a2a_code)
@@ -249,6 +335,8 @@ class Session:
             return "If the card is elsewhere, give its full URL with -a."
         if code == errors.CARD_INVALID and (others := self._other_versions()):
             return f"It speaks other versions of A2A, which have to be asked for: --a2a-version {others[0]}"
+        if code == errors.CARD_NOT_VERIFIED and not self.verifying:
+            return f"See what is known of its signatures: {self.command('card', 'verify')}"
         if code == errors.CARD_INVALID:
             return f"See what is wrong with it: {self.command('card', 'get', '--validate')}"
         if isinstance(cause, a2a.A2AError) and not isinstance(cause, a2a.PeerError):
@@ -282,47 +370,6 @@ def _check_version(version: str) -> None:
             hint=f"Leave --a2a-version out, or give one of {spoken}.",
             a2a_code=error.rpc_code,
         ) from None
-
-
-def _at_home(found: FoundCard, transports: tuple[str, ...] | None, version: str) -> AgentCard:
-    """The card with those interfaces alone that may have credentials: at the origin that the card came from.
-
-    A card in a file is the caller's own word, and stays as it is. Raises CliError when no interface is left.
-    """
-    card = found.card
-    if found.url is None:
-        return card
-    usable = choose(card, transports=transports, version=spoken_version(version))
-    home = str(found.url.origin())
-    own = tuple(interface for interface in usable if _is_at(interface, found.url))
-    if not own:
-        raise CliError(
-            errors.CARD_INVALID,
-            f"The card of {home} sends you to {_origin(usable[0].url)}: credentials do not go to another origin.",
-            hint=f"If you trust {_origin(usable[0].url)}, give its own card with -a, or this one as a file: "
-            "tieline card get -o json > card.json",
-        )
-    return replace(card, supported_interfaces=own)
-
-
-def _is_at(interface: AgentInterface, home: URL) -> bool:
-    """Whether an interface is at the card's origin; gRPC, whose port is always another one, at its host, and not with
-    less protection."""
-    if interface.protocol_binding != "GRPC":
-        return _origin(interface.url) == str(home.origin())
-    try:
-        host = URL(interface.url if "://" in interface.url else f"grpc://{interface.url}").host
-    except ValueError:
-        return False
-    here = host == home.host or (is_this_machine(host or "") and is_this_machine(home.host or ""))
-    return here and (encrypted(interface.url) or home.scheme == "http")
-
-
-def _origin(url: str) -> str:
-    try:
-        return str(URL(url).origin())
-    except ValueError:
-        return url.rpartition("@")[2]  # an address of gRPC
 
 
 def preferred(card: AgentCard, wanted: tuple[str, ...]) -> tuple[str, ...] | None:

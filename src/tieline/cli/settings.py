@@ -120,6 +120,32 @@ def read_service_params(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def read_key_source(text: str) -> tuple[str, ...]:
+    """Where keys are; each on a line of its own in a variable."""
+    found = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not found:
+        raise ValueError("must not be empty")
+    return found
+
+
+def read_hosts(text: str) -> tuple[str, ...]:
+    """Names of hosts; commas separate several in one variable."""
+    names = [name for name in re.split(r"[,\s]+", text.strip()) if name]
+    if not names or any("/" in name for name in names):
+        raise ValueError(f"{text!r} is not the name of a host, such as keys.example")
+    return tuple(names)
+
+
+def read_origins(text: str) -> tuple[str, ...]:
+    """Origins; commas separate several in one variable."""
+    from tieline.client.origin import trusted_origins  # loads what only commands need that talk to agents
+
+    origins = [origin for origin in re.split(r"[,\s]+", text.strip()) if origin]
+    if not origins:
+        raise ValueError("must not be empty")
+    return tuple(sorted(trusted_origins(origins)))
+
+
 def read_secret(text: str) -> str:
     secret = text.strip()
     if not secret:
@@ -202,6 +228,21 @@ _ALL: Final = (
         secret=True,
     ),
     Setting(
+        "client-cert",
+        "Client certificate to show (mutual TLS): a PEM file, which may hold the key, too.",
+        read_text,
+        metavar="PATH",
+    ),
+    Setting("client-key", "The client certificate's key, a PEM file.", read_text, metavar="PATH"),
+    Setting(
+        "trust",
+        "Another origin than the card's that may have credentials, such as https://other.example. Repeatable.",
+        read_origins,
+        metavar="ORIGIN",
+        many=True,
+        in_files=False,  # a file that came with somebody's project must not say who gets credentials
+    ),
+    Setting(
         "svc-param",
         "Service parameter of the transport, such as x-trace-id:42; over HTTP it is a header. Repeatable.",
         read_service_params,
@@ -212,6 +253,29 @@ _ALL: Final = (
     Setting(
         "insecure",
         "Do not verify TLS certificates (development only).",
+        read_bool,
+        False,
+        switch=True,
+        negative=True,
+    ),
+    Setting(
+        "card-keys",
+        "Believe the card's signatures by these keys only: a file (JWK set, JWK, PEM) or an https URL. Repeatable.",
+        read_key_source,
+        unset="those that the card names at its own origin",
+        metavar="FILE|URL",
+        many=True,
+    ),
+    Setting(
+        "card-key-host",
+        "Believe keys at this host, too, where the card's signatures name them. Repeatable.",
+        read_hosts,
+        metavar="HOST",
+        many=True,
+    ),
+    Setting(
+        "require-signed-card",
+        "Refuse an agent whose card is not signed by a key that is known.",
         read_bool,
         False,
         switch=True,
@@ -242,7 +306,7 @@ _ALL: Final = (
         switch=True,
         aliases=("return-immediately", "no-wait"),
     ),
-    Setting("task-id", "The task to continue or to act on.", read_text, metavar="ID"),
+    Setting("task-id", "The task to continue or to act on.", read_text, metavar="ID", aliases=("task",)),
     Setting("context-id", "The context to start the new task in.", read_text, metavar="ID"),
     Setting("metadata", "Metadata of the request, a JSON object.", read_metadata, metavar="JSON"),
     Setting(

@@ -27,6 +27,7 @@ task = Group(
         "cancel": ("tieline.cli.task", "cancel", "Cancel an active task."),
         "subscribe": ("tieline.cli.task", "subscribe", "Follow a task's events until it ends or needs you."),
         "download": ("tieline.cli.download", "download", "Save a task's artifacts as files."),
+        "push-config": ("tieline.cli.push", "push_config", "Manage the webhooks that a task's news are sent to."),
     },
     help="Act on tasks.",
 )

@@ -203,8 +203,8 @@ def _json(page: Page, label: str, value: Any) -> None:
     page.block(label, msgspec.json.format(encode(value), indent=2).decode())
 
 
-def write_card(page: Page, card: AgentCard, *, verbose: bool) -> None:
-    """Identity, capabilities, interfaces, security schemes and skills."""
+def write_card(page: Page, card: AgentCard, signed: str, *, verbose: bool) -> None:
+    """Identity, capabilities, interfaces, security schemes, skills, and what became of the signatures."""
     page.field("Name", card.name)
     page.field("Description", card.description)
     page.field("Version", card.version)
@@ -235,7 +235,7 @@ def write_card(page: Page, card: AgentCard, *, verbose: bool) -> None:
             for name, scopes in requirement.schemes.items()
         ]
         page.field("Security requirement", " and ".join(needed) or "none")
-    page.field("Signatures", f"{len(card.signatures)}, not verified" if card.signatures else "none")
+    page.field("Signatures", f"{len(card.signatures)}, {signed}" if card.signatures else "none")
     for skill in card.skills:
         page.field("Skill", f"{skill.name} ({skill.id})")
         page.field("Skill description", skill.description)

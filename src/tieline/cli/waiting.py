@@ -13,7 +13,7 @@ from tieline.cli.session import Session
 from tieline.client.following import rests
 from tieline.client.peer import Peer
 from tieline.engine.fold import Fold, NotAllowed
-from tieline.errors import A2AError, InvalidPeerResponse, Overloaded, PeerTimeout, TaskInDoubt, Unreachable
+from tieline.errors import A2AError, InvalidPeerResponse, PeerTimeout, TaskInDoubt, Unavailable, Unreachable
 from tieline.types import (
     Message,
     StreamEvent,
@@ -30,7 +30,7 @@ _SAME: Final = 4  # readings without news before they get rarer
 _RARER: Final = 1.5
 _RAREST_S: Final = 30.0
 _FIRST_LOOK_S: Final = 0.2
-_PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, Overloaded, TaskInDoubt)
+_PASSING: Final = (Unreachable, PeerTimeout, InvalidPeerResponse, Unavailable, TaskInDoubt)
 """Errors that another attempt may not meet."""
 
 

@@ -18,6 +18,7 @@ from tieline.client.opening import Opened
 from tieline.client.route import Way
 from tieline.client.seen import Seen
 from tieline.client.transport import Events, NotServed
+from tieline.client.verification import CardVerification
 from tieline.engine.fold import Fold, NotAllowed
 from tieline.errors import (
     A2AError,
@@ -72,16 +73,17 @@ class Calls:
         self.closed = False
         self._found = found
         self._extensions = _checked_uris(extensions)
-        self._take_card(found.card)
+        self._take_card(found.card, found.verification)
 
-    def _take_card(self, card: AgentCard) -> None:
+    def _take_card(self, card: AgentCard, verification: CardVerification) -> None:
         self.card = card
+        self.card_verification = verification
         self.streams = bool(card.capabilities.streaming)
         self._required = frozenset(e.uri for e in card.capabilities.extensions if e.required)
 
     async def renew_card(self) -> AgentCard:
         """The card, asked for again where it has expired."""
-        self._take_card(await self._found.renew())
+        self._take_card(*await self._found.renew())
         return self.card
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from yarl import URL
 
 from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH, AgentCard, bars_calls, check_card
+from tieline.client.credentials import ClientCertificate
 from tieline.client.http import Http, Verify, basic_authorization, check_authentication, shown
 from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import CardNotFound, InvalidCard, InvalidParams, InvalidPeerResponse
@@ -165,7 +166,8 @@ class CardCache:
         if answer.status != 200:
             check_authentication(answer)
             if answer.status not in _NOT_HERE:
-                raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card.")
+                says = f": {answer.excerpt}" if answer.body else "."
+                raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card{says}")
             return None
         found = _found(answer.body, answer.url, url)
         self._keep(key, found, answer.headers)
@@ -182,10 +184,17 @@ class CardCache:
                 self._cards.popitem(last=False)
 
 
-async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True, version: str | None = None) -> FoundCard:
+async def fetch_card(
+    ref: str | PathLike[str],
+    *,
+    verify: Verify = True,
+    certificate: ClientCertificate | None = None,
+    version: str | None = None,
+) -> FoundCard:
     """Find and read an agent's card, as `connect` does. No credentials are sent but those in `ref` itself.
 
-    `version` is told to the server, which may have a card of its own for it.
+    `version` is told to the server, which may have a card of its own for it; `certificate` is shown in the TLS
+    handshake.
 
     Raises:
         CardNotFound, InvalidCard: there is none, or no valid one.
@@ -196,7 +205,14 @@ async def fetch_card(ref: str | PathLike[str], *, verify: Verify = True, version
     if authorization is not None:
         headers["Authorization"] = authorization
     limit = _MAX_CARD_BYTES
-    http = Http(headers=headers, timeouts=Timeouts(), verify=verify, max_response_bytes=limit, max_event_bytes=limit)
+    http = Http(
+        headers=headers,
+        timeouts=Timeouts(),
+        verify=verify,
+        certificate=certificate,
+        max_response_bytes=limit,
+        max_event_bytes=limit,
+    )
     try:
         found = await find_card(ref, http, headers, CardCache())
     finally:

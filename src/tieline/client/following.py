@@ -25,9 +25,9 @@ from tieline.errors import (
     AuthenticationRequired,
     InternalError,
     InvalidPeerResponse,
-    Overloaded,
     PeerTimeout,
     TaskInDoubt,
+    Unavailable,
     Unreachable,
 )
 from tieline.types import Message, StreamEvent, Task, TaskState
@@ -262,7 +262,7 @@ class Following:
             if self._closed():
                 raise Unreachable("This peer was closed.")
             pause = self._recovery.pause_s(self._failures)
-            if isinstance(last, Overloaded):
+            if isinstance(last, Unavailable):
                 pause = max(pause, min(float(last.retry_after_s), self._recovery.longest_pause_s))
             if pause:
                 await asyncio.sleep(pause)
@@ -276,7 +276,7 @@ class Following:
                 self._asked_behind = self._last_event_id if self._numbered else None
                 try:
                     return await self._subscribe(task_id, self._asked_behind)
-                except (Unreachable, PeerTimeout, AuthenticationRequired, Overloaded):
+                except (Unreachable, PeerTimeout, AuthenticationRequired, Unavailable):
                     raise
                 except (InvalidPeerResponse, InternalError):  # some servers fail where a task has ended
                     task = await self._read_task(task_id)

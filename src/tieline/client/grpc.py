@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -24,7 +24,9 @@ except ImportError as error:
 from msgspec.structs import replace
 
 from tieline import __version__
+from tieline.client.credentials import ClientCertificate
 from tieline.client.http import Verify
+from tieline.client.identity import Identity
 from tieline.client.transport import Events, NotServed, Numbered, Timeouts
 from tieline.errors import (
     ERROR_DOMAIN,
@@ -32,6 +34,7 @@ from tieline.errors import (
     AuthenticationRequired,
     BodyTooLarge,
     ContentTypeNotSupported,
+    CredentialsUnfit,
     ExtendedAgentCardNotConfigured,
     ExtensionSupportRequired,
     FieldViolation,
@@ -52,6 +55,7 @@ from tieline.errors import (
     VersionNotSupported,
     error_for,
 )
+from tieline.operation.trace_context import carried
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -73,6 +77,7 @@ from tieline.wire.protobuf_rpcs import Rpc
 __all__ = ["GrpcTransport"]
 
 T = TypeVar("T")
+_Metadata = tuple[tuple[str, str], ...]
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _SHOWN_CHARS: Final = 300  # of what a status says
@@ -120,11 +125,11 @@ _BY_STATUS: Final[dict[str, type[A2AError]]] = {
 class GrpcTransport:
     """One agent's gRPC interface. See Transport. The channel is opened by the first call.
 
-    `metadata` goes with each call, but for what is HTTP's own. `verify` is True for the authorities of this system, or
-    the file of others.
+    `metadata` goes with each call, but for what is HTTP's own, and what `identity` shows. `verify` is True for the
+    authorities of this system, or the file of others.
 
-    Raises ValueError when `address` is none, when metadata cannot be sent, or when `verify` is False: gRPC does not
-    encrypt without checking who is there.
+    Raises ValueError when `address` is none, when metadata cannot be sent, when `verify` is False (gRPC does not
+    encrypt without checking who is there), and for a `certificate` whose key has a password.
     """
 
     name = "GRPC"
@@ -135,6 +140,8 @@ class GrpcTransport:
         *,
         version: Literal["1.0", "0.3"] = "1.0",
         metadata: Mapping[str, str] | None = None,
+        identity: Identity | None = None,
+        certificate: ClientCertificate | None = None,
         timeouts: Timeouts,
         verify: Verify = True,
         max_response_bytes: int,
@@ -145,6 +152,10 @@ class GrpcTransport:
         self._extensions_key = "x-a2a-extensions" if self._old else "a2a-extensions"
         self._timeouts = timeouts
         self._verify = verify
+        self._identity = identity
+        self._certificate = certificate
+        if certificate is not None and certificate.password is not None:
+            raise ValueError("gRPC takes no password for the key of a client certificate: give a key without one")
         unchecked = verify is False or (isinstance(verify, ssl.SSLContext) and not verify.get_ca_certs())
         if self.tls and unchecked:
             raise ValueError("gRPC checks certificates always: give the file of the authority as `verify`")
@@ -212,14 +223,17 @@ class GrpcTransport:
         if isinstance(request, SendMessageRequest):
             request, unheard = self._asking(request)
         data = rpc.write_request(request)
-        await self._connect()
-        events = _GrpcEvents(self, rpc, self._calls[rpc.operation](data, metadata=self._with(extensions)), unheard)
-        try:
-            await events.begin()
-        except BaseException:
-            await events.close()
-            raise
-        return events
+
+        async def begun(metadata: _Metadata) -> Events:
+            events = _GrpcEvents(self, rpc, self._calls[rpc.operation](data, metadata=metadata), unheard)
+            try:
+                await events.begin()
+            except BaseException:
+                await events.close()
+                raise
+            return events
+
+        return await self._shown(begun, extensions)
 
     async def close(self) -> None:
         """Close the channel; calls that are under way end with Unreachable. Closing twice is allowed."""
@@ -246,21 +260,43 @@ class GrpcTransport:
         return replace(request, configuration=replace(configuration, history_length=1)), True
 
     def _with(self, extensions: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """The metadata of a call (A2A 1.0 §10.2)."""
+        """The metadata of a call (A2A 1.0 §10.2), with the trace that it is made in."""
+        metadata = self._metadata
+        if trace := carried():
+            metadata = (*metadata, *trace.items())
         if not extensions:
-            return self._metadata
+            return metadata
         named = ",".join(extensions)
         if not _ASCII.match(named):
             raise InvalidParams("The URI of an extension has to be ASCII.")
-        return (*self._metadata, (self._extensions_key, named))
+        return (*metadata, (self._extensions_key, named))
 
     async def _call(self, operation: str, request: Any, extensions: Sequence[str]) -> Any:
         rpc = self._rpc(operation)
         data = rpc.write_request(request)
+
+        async def called(metadata: _Metadata) -> Any:
+            call = self._calls[operation](data, metadata=metadata, timeout=self._timeouts.answer_s)
+            return rpc.read_answer(await self.outcome(call, operation))
+
+        return await self._shown(called, extensions)
+
+    async def _shown(self, call: Callable[[_Metadata], Awaitable[T]], extensions: Sequence[str]) -> T:
+        """A call with the caller's credentials; once again when they were refused and can be replaced."""
+        identity = self._identity
+        metadata = self._with(extensions)
+        if identity is None:
+            await self._connect()
+            return await call(metadata)
+        own = await identity.headers()
         await self._connect()
-        call = self._calls[operation](data, metadata=self._with(extensions), timeout=self._timeouts.answer_s)
-        answer = await self.outcome(call, operation)
-        return rpc.read_answer(answer)
+        try:
+            return await call((*metadata, *_shown_in(own)))
+        except AuthenticationRequired as error:
+            other = await identity.in_place_of(own) if error.status == 401 else None
+            if other is None:
+                raise
+        return await call((*metadata, *_shown_in(other)))
 
     async def outcome(self, waiting: Awaitable[T], operation: str = "", *, begun: bool = False) -> T:
         """What a call gives. Raises the A2AError that its failure means; Unreachable when the peer was closed.
@@ -329,7 +365,8 @@ class GrpcTransport:
             ("grpc.use_local_subchannel_pool", 1),  # the failures of another channel are not this one's
         )
         if self.tls:
-            credentials = grpc.ssl_channel_credentials(_authorities(self._verify))
+            own = () if self._certificate is None else _key_and_chain(self._certificate)
+            credentials = grpc.ssl_channel_credentials(_authorities(self._verify), *own)
             channel = grpc.aio.secure_channel(self.target, credentials, options)
         else:
             channel = grpc.aio.insecure_channel(self.target, options)
@@ -571,6 +608,23 @@ def _sendable(metadata: Mapping[str, str]) -> list[tuple[str, str]]:
             raise ValueError(f"the value of header {name} has a character that gRPC metadata cannot have")
         pairs.append((key, value))
     return pairs
+
+
+def _shown_in(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Credentials as metadata. Raises CredentialsUnfit for those that have no place there."""
+    try:
+        pairs = _sendable(headers)
+    except ValueError as error:
+        raise CredentialsUnfit(f"The card's credentials cannot go over gRPC: {error}.") from None
+    if len(pairs) != len(headers):
+        raise CredentialsUnfit("The card wants a credential in a header that gRPC keeps for itself.")
+    return pairs
+
+
+def _key_and_chain(certificate: ClientCertificate) -> tuple[bytes, bytes]:
+    """The key and the certificate as PEM. Raises OSError."""
+    chain = Path(certificate.certificate).read_bytes()
+    return chain if certificate.key is None else Path(certificate.key).read_bytes(), chain
 
 
 def _authorities(verify: Verify) -> bytes | None:

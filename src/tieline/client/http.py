@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import io
 import os
+import re
 import ssl
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_plus, urlencode
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -21,6 +24,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from tieline import __version__
+from tieline.client.credentials import ClientCertificate
+from tieline.client.origin import origin_of
 from tieline.client.transport import NotServed, Numbered, Timeouts
 from tieline.client.wirelog import log_data, log_request, log_response, logging_wire
 from tieline.errors import (
@@ -32,8 +37,12 @@ from tieline.errors import (
     Unreachable,
     error_for,
 )
+from tieline.operation.trace_context import carried
 from tieline.types import StreamEvent
 from tieline.wire.sse import EventStream, EventTooLarge
+
+if TYPE_CHECKING:
+    from tieline.client.identity import Identity
 
 __all__ = [
     "Answer",
@@ -41,11 +50,13 @@ __all__ = [
     "SseEvents",
     "Verify",
     "basic_authorization",
+    "basic_value",
     "check_authentication",
     "check_json",
     "not_an_answer",
     "request_headers",
     "shown",
+    "tls_context",
 ]
 
 _CONNECTIONS: Final = 500  # open at the same time; more calls wait for one within their own limit
@@ -55,6 +66,7 @@ _ALWAYS_SAME_VERB: Final = frozenset((307, 308))
 _REDIRECT: Final = frozenset((301, 302, 303, 307, 308))
 _LARGE_BODY_BYTES: Final = 1 << 20  # aiohttp wants more than this as a file
 _EXCERPT_CHARS: Final = 200
+_TITLE: Final = re.compile(r"<title[^>]*>([^<]*[^<\s])\s*</title>", re.IGNORECASE)
 _HEADER_CHARS: Final = 80  # of a header that is repeated
 
 Verify = bool | str | ssl.SSLContext
@@ -76,8 +88,10 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def excerpt(self) -> str:
-        """The beginning of the body, for an error message."""
-        text = self.body[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").strip()
+        """The beginning of the body in one line, for an error message; of a page that has a title, that alone."""
+        text = " ".join(self.body[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").split())
+        if text.startswith("<") and (title := _TITLE.search(text)) is not None:
+            text = html.unescape(title[1].strip())
         return text[:_EXCERPT_CHARS] + ("..." if len(text) > _EXCERPT_CHARS else "")
 
 
@@ -178,16 +192,22 @@ class Http:
         headers: Mapping[str, str],
         timeouts: Timeouts,
         verify: Verify = True,
-        own_authorization: tuple[URL, str] | None = None,
+        own_authorization: tuple[frozenset[str], str] | None = None,
         gives_redirects: bool = False,
+        trusted: frozenset[str] = frozenset(),
+        certificate: ClientCertificate | None = None,
+        logged: bool = True,
         max_response_bytes: int,
         max_event_bytes: int,
     ) -> None:
+        self.identity: Identity | None = None  # what calls carry, but not the fetch of a card
         self._headers = CIMultiDict({"User-Agent": f"tieline/{__version__}"})
         self._headers.update(headers)
-        self._own_authorization = own_authorization  # an Authorization header, and the only origin that it is for
+        self._own_authorization = own_authorization  # an Authorization header, and the only origins that it is for
         self._gives_redirects = gives_redirects  # those that are not followed, as the answers that they are
-        self._tls = _tls_context(verify)
+        self._trusted = trusted  # origins to which a redirect is followed, with all that the request carries
+        self._logged = logged
+        self._tls = tls_context(verify, certificate)
         self._max_response_bytes = max_response_bytes
         self._max_event_bytes = max_event_bytes
         self._session: aiohttp.ClientSession | None = None
@@ -216,9 +236,14 @@ class Http:
         response = await self._request("GET", url, headers, None, self._card_timeout)
         return await self._whole(response, url)
 
-    async def answer(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """One call and its whole response. Raises PeerError; NotServed when there was no connection."""
-        response = await self._request(verb, url, headers, body, self._answer_timeout)
+    async def answer(
+        self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None, *, follow: bool = True
+    ) -> Answer:
+        """One call and its whole response. Raises PeerError; NotServed when there was no connection.
+
+        `follow`: a redirect within the origin is.
+        """
+        response = await self._called(verb, url, headers, body, self._answer_timeout, follow=follow)
         return await self._whole(response, url)
 
     async def open(
@@ -232,7 +257,7 @@ class Http:
         last_event_id: str | None,
     ) -> SseEvents | Answer:
         """One call that is to be answered by an event stream; what is none is read whole. Raises as `answer` does."""
-        response = await self._request(verb, url, headers, body, self._stream_timeout)
+        response = await self._called(verb, url, headers, body, self._stream_timeout)
         if response.status == 200 and response.content_type == "text/event-stream":
             frames = EventStream(last_event_id=last_event_id, max_event_bytes=self._max_event_bytes)
             return SseEvents(response, url, decode, frames, self._open)
@@ -242,21 +267,56 @@ class Http:
         except TimeoutError:
             raise PeerTimeout(f"{shown(url)} did not answer in time.") from None
 
-    async def _request(
-        self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
+    async def _called(
+        self,
+        verb: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        follow: bool = True,
     ) -> aiohttp.ClientResponse:
+        """A request with the caller's credentials; once again when they were refused and can be replaced."""
+        identity = self.identity
+        if identity is None:
+            return await self._request(verb, url, headers, body, timeout, follow=follow)
+        own = await identity.headers()
+        response = await self._request(verb, url, {**headers, **own}, body, timeout, identity.query)
+        if response.status == 401 and (other := await identity.in_place_of(own)) is not None:
+            response.release()
+            response = await self._request(verb, url, {**headers, **other}, body, timeout, identity.query)
+        return response
+
+    async def _request(
+        self,
+        verb: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+        query: Mapping[str, str] | None = None,
+        *,
+        follow: bool = True,
+    ) -> aiohttp.ClientResponse:
+        """`query` is put into the URL of whatever is asked, behind a redirect, too."""
         origin = url
         for left in range(_REDIRECTS, -1, -1):
+            if query:
+                url = _with_query(url, query)
             session = self._opened()
             data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
             proxy = self._proxy(url)
             through: dict[str, Any] = {}
             sent = self._with_own_authorization(url, headers)
+            if trace := carried():
+                sent = {**sent, **trace}
             if proxy is not None:
                 through = {"proxy": proxy.url, "proxy_headers": proxy.headers}
                 if url.scheme == "http":  # no tunnel: the proxy reads the request itself
                     sent = {**sent, **proxy.headers}
-            if logging_wire():
+            logging = self._logged and logging_wire()
+            if logging:
                 log_request(verb, url, {**self._headers, **sent}, body)
             try:
                 response = await session.request(
@@ -266,12 +326,12 @@ class Http:
                 if left and _is_unsent(error):  # the server had closed the connection since the last call unsaid
                     continue
                 raise _failure(error, url) from None
-            if logging_wire():
+            if logging:
                 log_response(response.status, response.headers)
-            if response.status not in _REDIRECT or "location" not in response.headers:
+            if response.status not in _REDIRECT or "location" not in response.headers or not follow:
                 return response
             try:
-                url = _redirected(response, verb, url, origin)
+                url = _redirected(response, verb, url, origin, self._trusted)
             except InvalidPeerResponse:
                 if self._gives_redirects:
                     return response
@@ -282,7 +342,7 @@ class Http:
 
     def _with_own_authorization(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
         own = self._own_authorization
-        if own is None or url.origin() != own[0]:
+        if own is None or origin_of(url) not in own[0] or "Authorization" in headers:
             return headers
         return {**headers, "Authorization": own[1]}
 
@@ -335,7 +395,7 @@ class Http:
             response.close()
             raise InvalidPeerResponse(f"The answer of {shown(url)} is larger than {limit} bytes.")
         response.release()
-        if logging_wire() and body:
+        if self._logged and logging_wire() and body:
             log_data(body)
         body = body.removeprefix(BOM_UTF8)
         return Answer(response.status, response.headers, body, url)
@@ -403,11 +463,39 @@ def shown(url: URL | str) -> str:
         return "an invalid URL"
 
 
-def _tls_context(verify: Verify) -> ssl.SSLContext | bool:
-    """What aiohttp takes as `ssl`. Raises OSError when a file of authorities cannot be read."""
-    if isinstance(verify, str):
-        return ssl.create_default_context(cafile=verify)
-    return verify
+def tls_context(verify: Verify, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
+    """What aiohttp takes as `ssl`.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: the client certificate or its key is none.
+    """
+    if certificate is None:
+        return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+    if isinstance(verify, ssl.SSLContext):
+        raise ValueError("a client certificate is loaded into the SSLContext that you give, not beside it")
+    context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    if verify is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        # Without a password one that is wanted would be asked for at the terminal.
+        context.load_cert_chain(certificate.certificate, certificate.key, certificate.password or "")
+    except ssl.SSLError:
+        raise ValueError(
+            f"the client certificate {certificate.certificate!r} and its key cannot be used: both are to be PEM, belong"
+            " together, and the key needs its password if it has one"
+        ) from None
+    return context
+
+
+def _with_query(url: URL, query: Mapping[str, str]) -> URL:
+    """`url` with these parameters in place of those of the same names; the rest stays as it is written."""
+    kept = [
+        pair for pair in url.raw_query_string.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in query
+    ]
+    whole = "&".join([*kept, urlencode(query)])
+    return URL(f"{url.with_query(None).with_fragment(None)}?{whole}", encoded=True)
 
 
 def _failure(error: Exception, url: URL) -> A2AError | NotServed:
@@ -467,11 +555,16 @@ def _reason(error: OSError) -> str:
     return str(error.strerror or type(error).__name__)
 
 
-def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: URL) -> URL:
-    """Where a redirect leads. Raises InvalidPeerResponse for another origin, and for a call that would change."""
+def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: URL, trusted: frozenset[str]) -> URL:
+    """Where a redirect leads. Raises InvalidPeerResponse for another origin, and for a call that would change.
+
+    Nothing goes there: neither credentials nor what is said. A redirect is the word of a server, as a card is, and no
+    word of the caller's.
+    """
     try:
         target = url.join(URL(response.headers["location"]))
-        same = target.origin() == origin.origin()
+        place = origin_of(target)
+        same = place is not None and (place == origin_of(origin) or place in trusted)
     except ValueError:
         target, same = URL(), False
     fault = ""
@@ -503,4 +596,9 @@ def _proxy_from_environment(url: URL) -> _Proxy | None:
 
 def basic_authorization(url: URL) -> str:
     """User and password of a URL as the value of a header."""
-    return "Basic " + base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
+    return basic_value(url.user or "", url.password or "")
+
+
+def basic_value(user: str, password: str) -> str:
+    """User and password as the value of an Authorization header (RFC 7617)."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from os import PathLike
 from typing import Protocol, runtime_checkable
@@ -11,22 +12,33 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from tieline.card import AgentCard, AgentInterface
+from tieline.client.credentials import ClientCertificate, Credential
 from tieline.client.direct import DirectTransport
-from tieline.client.discovery import CardCache, card_urls, checked, find_card, without_user
+from tieline.client.discovery import CardCache, FoundCard, card_urls, checked, find_card, without_user
+from tieline.client.fitting import wanted
 from tieline.client.http import Http, Verify, shown
+from tieline.client.identity import Identity, certificate_of, identity_for
 from tieline.client.jsonrpc import JsonRpcTransport
+from tieline.client.origin import origin_of, pinned
 from tieline.client.rest import RestTransport
 from tieline.client.route import Route, Way, choose, guesses, spoken_version
 from tieline.client.transport import Timeouts, Transport
+from tieline.client.verification import CardVerification, Trust, refusal, satisfies, unsigned, verified
 from tieline.engine.agent import Agent
 from tieline.engine.service import Service
 from tieline.errors import CardNotFound, InternalError, InvalidCard
 from tieline.stores import MemoryStore, StoreError
+from tieline.types import encode
+from tieline.wire import cards as forms
 from tieline.wire.dialects import dialect_of
 from tieline.wire.rest_forms import form_of
+from tieline.wire.signing import SignatureState
 from tieline.wire.v1 import V1
 
-__all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened"]
+__all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened", "vouched_for"]
+
+
+log = logging.getLogger("tieline.client")
 
 
 @runtime_checkable
@@ -58,20 +70,24 @@ class Options(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     query: Mapping[str, str]
     cookies: Mapping[str, str]
+    credentials: tuple[Credential, ...]
+    trusted: frozenset[str]  # origins
     tenant: str | None
     timeouts: Timeouts
     verify: Verify
     cards: CardCache
     max_response_bytes: int
     max_event_bytes: int
+    trust: Trust
 
 
 class Opened(msgspec.Struct, frozen=True):
     """An agent that can be called."""
 
     card: AgentCard
+    verification: CardVerification
     route: Route
-    renew: Callable[[], Awaitable[AgentCard]]  # the card, read again where it has expired
+    renew: Callable[[], Awaitable[tuple[AgentCard, CardVerification]]]  # the card, read again where it has expired
     close: Callable[[], Awaitable[None]]
 
 
@@ -81,57 +97,95 @@ async def opened(ref: Reference, options: Options) -> Opened:
         return await _in_process(ref, options)
     headers = _headers(options)
     version = spoken_version(options.version)
-    own: tuple[URL, str] | None = None
+    own: tuple[frozenset[str], str] | None = None
     if not isinstance(ref, AgentCard):
         ref, authorization = without_user(ref)
         if authorization is not None and "Authorization" not in headers:
-            own = (card_urls(str(ref))[0].origin(), authorization)
+            own = (options.trusted | {origin_of(card_urls(str(ref))[0]) or ""}, authorization)
     headers["A2A-Version"] = version or V1.version
     http = Http(
         headers=headers,
         own_authorization=own,
         timeouts=options.timeouts,
         verify=options.verify,
+        trusted=options.trusted,
+        certificate=certificate_of(options.credentials),
         max_response_bytes=options.max_response_bytes,
         max_event_bytes=options.max_event_bytes,
     )
+    identity: Identity | None = None
     url: URL | None = None
     asked = headers.copy()  # what the card is asked for with
     try:
         if isinstance(ref, AgentCard):
-            card = checked(ref, "hand")
+            found = FoundCard(checked(ref, "hand"), encode(ref), "hand")
         else:
             if own is not None:
                 asked["Authorization"] = own[1]
             found = await find_card(ref, http, asked, options.cards)
-            card, url = found.card, found.url
+        card, verification = await _verified(found, options)
+        document, url = found.document, found.url
         interfaces = choose(card, transports=options.transports, version=version, tenant=options.tenant)
-        if url is not None and url.scheme == "https" and (options.headers or options.query or options.cookies):
-            interfaces = _encrypted(interfaces, card)
+        interfaces = _permitted(interfaces, card, url, options, own is not None)
+        if options.credentials:
+            http.identity = identity = _identity(card, interfaces, url, options)
         ways = _ways(http, interfaces, options, headers)
         usable = [way.interface for way in ways]
 
         def guessed() -> list[Way]:
             return _ways(http, guesses(usable), options, headers) if version is None else []  # what is named is kept
 
-        route = Route(ways, guessed)
+        route = Route(ways, guessed, wanted(card))
     except BaseException:
         await http.close()
         raise
 
-    async def renew() -> AgentCard:
+    async def renew() -> tuple[AgentCard, CardVerification]:
+        nonlocal card, verification, document
         if url is None:
-            return card
+            return card, verification
         found = await options.cards.get(http, url, asked)
         if found is None:
             raise CardNotFound(f"There is no agent card at {shown(url)} any more.")
-        return found.card
+        if found.document != document:
+            card, verification = await _verified(found, options)
+            document = found.document
+        return card, verification
 
     async def close() -> None:
         await route.close()
         await http.close()
+        if identity is not None:
+            await identity.close()
 
-    return Opened(card, route, renew, close)
+    return Opened(card, verification, route, renew, close)
+
+
+async def _verified(found: FoundCard, options: Options) -> tuple[AgentCard, CardVerification]:
+    """What may be used of a card that was found, and whether it is signed. Raises CardNotVerified."""
+    trust = options.trust
+    if not found.card.signatures:
+        return found.card, _as_required(unsigned(), trust, found.where)
+    verification = await verified(found.document, found.url, trust, timeouts=options.timeouts, verify=options.verify)
+    return vouched_for(found, verification), _as_required(verification, trust, found.where)
+
+
+def _as_required(verification: CardVerification, trust: Trust, where: str) -> CardVerification:
+    """Raises CardNotVerified where the caller insists; an invalid signature is warned of."""
+    if not satisfies(verification, trust):
+        raise refusal(verification, where)
+    if verification.state is SignatureState.INVALID:
+        log.warning("The agent card at %s has an invalid signature: %s", where, verification.reason)
+    return verification
+
+
+def vouched_for(found: FoundCard, verification: CardVerification) -> AgentCard:
+    """The card of a verified signature, without what it does not vouch for; else the card as it was found."""
+    document = verification.document
+    if document is None:
+        return found.card
+    card = checked(forms.read(document), found.where)
+    return msgspec.structs.replace(card, signatures=found.card.signatures)
 
 
 async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Opened:
@@ -153,16 +207,53 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
         raise InternalError(f"The store of this agent is not available: {error}") from error
     interface = AgentInterface(f"direct:{service.agent.name}", DirectTransport.name, V1.version, options.tenant)
     card = service.agent.card((interface,))
+    verification = unsigned("An agent of this process has no signed card.")
+    _as_required(verification, options.trust, interface.url)
 
-    async def renew() -> AgentCard:
-        return card
+    async def renew() -> tuple[AgentCard, CardVerification]:
+        return card, verification
 
     async def close() -> None:
         if store is not None:  # the service is ours
             await service.close()
             await store.close()
 
-    return Opened(card, Route([Way(interface, DirectTransport(service, options.timeouts))]), renew, close)
+    route = Route([Way(interface, DirectTransport(service, options.timeouts))])
+    return Opened(card, verification, route, renew, close)
+
+
+def _permitted(
+    interfaces: tuple[AgentInterface, ...], card: AgentCard, url: URL | None, options: Options, named: bool
+) -> tuple[AgentInterface, ...]:
+    """Those that may have what the caller gives beside the message; `named`: a user is, in the reference.
+
+    Raises:
+        OriginNotTrusted, InvalidCard: there is something to be kept from all of them.
+    """
+    own = options.query or options.cookies or any(name.lower() not in _HARMLESS for name in options.headers)
+    if url is not None and url.scheme == "https" and own:
+        untrusted = [each for each in interfaces if origin_of(each.url) not in options.trusted]
+        if len(untrusted) == len(interfaces):
+            interfaces = _encrypted(interfaces, card)
+    if own or named or options.credentials:
+        home = None if url is None else origin_of(url)
+        secret = any(not isinstance(each, ClientCertificate) for each in options.credentials)
+        interfaces = pinned(interfaces, home, options.trusted, secret=secret)
+    return interfaces
+
+
+_HARMLESS = frozenset(("accept-language", "traceparent", "tracestate", "user-agent", "x-request-id"))
+"""Headers that may go wherever a card says; all others may be credentials."""
+
+
+def _identity(card: AgentCard, interfaces: Sequence[AgentInterface], url: URL | None, options: Options) -> Identity:
+    """Raises CredentialsUnfit; ValueError where the caller says twice who it is."""
+    places = [each.url for each in interfaces] if url is None else [str(url)]
+    home = frozenset(origin for each in places if (origin := origin_of(each)) is not None)
+    found = identity_for(card, options.credentials, home=home, trusted=options.trusted, verify=options.verify)
+    if found.uses_authorization and any(name.lower() == "authorization" for name in options.headers):
+        raise ValueError("credentials and an Authorization header exclude each other")
+    return found
 
 
 def _encrypted(interfaces: Sequence[AgentInterface], card: AgentCard) -> tuple[AgentInterface, ...]:
@@ -203,11 +294,11 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
     dialect = dialect_of(interface.protocol_version)
     assert dialect is not None, "choose takes no other"
     if interface.protocol_binding == "GRPC":
-        if options.query:
+        if options.query or (http.identity is not None and http.identity.query):
             raise InvalidCard(
                 "The card names a gRPC interface, and gRPC has no query: its keys, such as credentials, would be lost."
             )
-        return _grpc_transport(interface.url, dialect.version, options, headers)
+        return _grpc_transport(interface.url, dialect.version, options, headers, http.identity)
     try:
         url = URL(interface.url).with_user(None).extend_query(options.query)
     except ValueError:
@@ -219,7 +310,9 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
     return RestTransport(http, url, form)
 
 
-def _grpc_transport(address: str, version: str, options: Options, headers: Mapping[str, str]) -> Transport:
+def _grpc_transport(
+    address: str, version: str, options: Options, headers: Mapping[str, str], identity: Identity | None
+) -> Transport:
     from tieline.client.grpc import GrpcTransport
 
     try:
@@ -227,6 +320,8 @@ def _grpc_transport(address: str, version: str, options: Options, headers: Mappi
             address,
             version="0.3" if version == "0.3" else "1.0",
             metadata=headers,
+            identity=identity,
+            certificate=certificate_of(options.credentials),
             timeouts=options.timeouts,
             verify=options.verify,
             max_response_bytes=options.max_response_bytes,

@@ -12,11 +12,14 @@ from msgspec.structs import replace
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.calls import Calls, streamed_answer, wait
 from tieline.client.content import Content, Reply, message_of, reply_of
+from tieline.client.credentials import Credential
 from tieline.client.discovery import CardCache
 from tieline.client.following import Recovery, rests
 from tieline.client.http import Verify
 from tieline.client.opening import Opened, Options, Reference, check_reference, in_order, opened
+from tieline.client.origin import trusted_origins
 from tieline.client.transport import Timeouts
+from tieline.client.verification import CardVerification, KeySource, Trust
 from tieline.errors import InvalidPeerResponse, PeerTimeout
 from tieline.types import (
     CancelTaskRequest,
@@ -62,6 +65,11 @@ class Peer:
         return self._calls.card
 
     @property
+    def card_verification(self) -> CardVerification:
+        """Whether the card is signed by somebody who is known (A2A 1.0 §8.4.3): its `state`, key and reason."""
+        return self._calls.card_verification
+
+    @property
     def interface(self) -> AgentInterface:
         """The interface in use; another one when the first could not be reached."""
         return self._calls.route.way.interface
@@ -84,7 +92,11 @@ class Peer:
         await self.close()
 
     async def refresh_card(self) -> AgentCard:
-        """The card, asked for again if it has expired (A2A 1.0 §8.6.2). Interfaces stay as they were chosen."""
+        """The card, asked for again if it has expired (A2A 1.0 §8.6.2). Interfaces stay as they were chosen.
+
+        Raises:
+            CardNotVerified: a signed card is required, and the new one is none.
+        """
         return await self._calls.renew_card()
 
     # --- sending ------------------------------------------------------------------------------------------------------
@@ -416,7 +428,7 @@ class Peer:
         config = None
         if webhook is not None:
             self._calls.check_pushes()
-            config = _config(webhook)
+            config = replace(_config(webhook), task_id=None)  # it is for the task of the message (§3.2.2)
         if accepted_output_modes or history_length is not None or return_immediately or config is not None:
             modes = (accepted_output_modes,) if isinstance(accepted_output_modes, str) else tuple(accepted_output_modes)
             configuration = SendMessageConfiguration(modes, config, history_length, return_immediately)
@@ -450,6 +462,8 @@ def connect(
     *,
     transport: str | Sequence[str] | None = None,
     version: str | None = None,
+    credentials: Credential | Sequence[Credential] = (),
+    trust: str | Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     query: Mapping[str, str] | None = None,
     cookies: Mapping[str, str] | None = None,
@@ -459,6 +473,9 @@ def connect(
     recovery: Recovery | None = None,
     verify: Verify = True,
     cards: CardCache | None = None,
+    card_keys: KeySource | Sequence[KeySource] = (),
+    card_key_hosts: Sequence[str] = (),
+    require_signed_card: bool = False,
     max_response_bytes: int = 256 * 1024 * 1024,
     max_event_bytes: int = 64 * 1024 * 1024,
 ) -> Connection:
@@ -472,8 +489,12 @@ def connect(
             card's order.
         version: The protocol version to use ("1.0", "0.3", "0.2" or "0.1"), and no other; None is what the card
             prefers. An agent that turns out to speak another one than its card says is called in that.
-        headers: Sent with each request, for the card too; credentials belong here. Ignored in process.
-        query: Added to the URL of each call, but not of the card: where a server wants its API key there.
+        credentials: What to show: Bearer, ApiKey, Basic, ClientCredentials, AuthorizationCode, DeviceCode, OAuthToken,
+            ClientCertificate, or several where the card asks for them together. The card says where they go, and they
+            go with calls to its origin alone, not with the fetch of the card, and not unencrypted to another machine.
+        trust: Origins beside the card's that may have credentials, headers and all ("https://other.example").
+        headers: Sent with each request, for the card too, and to the card's origin alone. Ignored in process.
+        query: Added to the URL of each call, but not of the card. To the card's origin alone.
         cookies: Sent with each request, as `headers` are.
         tenant: Which tenant's agent, where the card does not say.
         extensions: URIs that every call names (A2A-Extensions).
@@ -481,16 +502,24 @@ def connect(
         recovery: How often a broken stream is taken up again.
         verify: Check certificates: True by the system's authorities, a path by those in that file, or an SSLContext.
         cards: Shares what is known of cards with other connections.
+        card_keys: Whose signatures on the card are believed: files (a JWK set, a JWK, PEM) or https URLs of JWK sets.
+            Without any, those are that the card's signatures name at the card's own origin.
+        card_key_hosts: Hosts whose keys are believed, too, where a signature names them (`jku`).
+        require_signed_card: Refuse an agent whose card is not verified, before anything is sent to it.
         max_response_bytes: Longer answers are refused.
         max_event_bytes: Longer events of a stream are refused.
 
     Raises (when entered or awaited):
         CardNotFound, InvalidCard: there is no card, or none that can be used.
+        CardNotVerified: a signed card is required.
         VersionNotSupported: `version` is none that this client speaks.
+        CredentialsUnfit: the credentials are not those that the card asks for.
+        OriginNotTrusted: the card names an interface elsewhere, and there are credentials, headers or the like to keep.
         Unreachable, PeerTimeout, AuthenticationRequired, InvalidPeerResponse: the card could not be read.
         TypeError: `ref` is no reference; raised at once.
-        ValueError: a header that cannot be sent, or an App with several agents.
-        OSError: `verify` names a file that cannot be read.
+        ValueError: a header that cannot be sent, an origin, certificate or keys that are none, or an App with several
+            agents.
+        OSError: `verify`, `card_keys` or a certificate names a file that cannot be read.
     """
     check_reference(ref)
     options = Options(
@@ -499,12 +528,15 @@ def connect(
         headers=headers or {},
         query=query or {},
         cookies=cookies or {},
+        credentials=(credentials,) if isinstance(credentials, Credential) else tuple(credentials),
+        trusted=trusted_origins(trust),
         tenant=tenant or None,
         timeouts=timeouts or Timeouts(),
         verify=verify,
         cards=cards or CardCache(),
         max_response_bytes=max_response_bytes,
         max_event_bytes=max_event_bytes,
+        trust=Trust.of(card_keys, card_key_hosts, require_signed_card),
     )
 
     async def opening() -> Peer:

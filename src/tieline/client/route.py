@@ -13,6 +13,7 @@ from tieline.card import AgentCard, AgentInterface
 from tieline.client.transport import NotServed, Transport
 from tieline.errors import (
     A2AError,
+    AuthenticationRequired,
     InvalidCard,
     InvalidRequest,
     MethodNotFound,
@@ -145,11 +146,13 @@ class Route:
     """At least one way; `way` is the one in use.
 
     `guessed` makes the ways to try when the card shows to be wrong about what is spoken, before anything has worked.
+    `wanted` is what the card asks its callers to show, for who has shown nothing.
     """
 
-    def __init__(self, ways: Sequence[Way], guessed: Callable[[], Sequence[Way]] = tuple) -> None:
+    def __init__(self, ways: Sequence[Way], guessed: Callable[[], Sequence[Way]] = tuple, wanted: str = "") -> None:
         self._ways = tuple(ways)
         self._guessed = guessed
+        self._wanted = wanted
         self._guesses: tuple[Way, ...] | None = None  # made when they are first wanted
         self._works = False
         self.way = self._ways[0]
@@ -178,6 +181,8 @@ class Route:
             except (NotServed, A2AError) as failure:
                 if guessed and isinstance(failure, UnsupportedOperation):
                     continue  # the version has no such operation; nothing need have been sent
+                if isinstance(failure, AuthenticationRequired) and self._wanted:
+                    failure.add_note(f"The card asks for {self._wanted}: give it as credentials=...")
                 _pass_over(failure, works)
                 if not guessed:
                     failures.append((way, failure))

@@ -7,6 +7,7 @@ Bodies are shown as they are, up to a length.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -43,6 +44,9 @@ _SHOWN_HEADERS: Final = frozenset(
         "www-authenticate",
     )
 )
+_SECRET_MEMBER: Final = re.compile(rb'("(?:token|credentials)"\s*:\s*)"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+"""What a webhook is to be told by (A2A 1.0 §4.3), in JSON that may be cut off."""
+
 _SHOWN_QUERY: Final = frozenset(
     (
         "contextId",
@@ -93,4 +97,5 @@ def _body(body: bytes) -> str:
     if not body:
         return ""
     more = f" ... ({len(body)} bytes)" if len(body) > _SHOWN_BYTES else ""
-    return "\n    " + body[:_SHOWN_BYTES].decode("utf-8", "replace").rstrip() + more
+    shown = _SECRET_MEMBER.sub(rb'\1"' + _REDACTED.encode() + b'"', body[:_SHOWN_BYTES])
+    return "\n    " + shown.decode("utf-8", "replace").rstrip() + more

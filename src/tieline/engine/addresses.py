@@ -7,6 +7,7 @@ IPv4 address inside itself (mapped, 6to4, NAT64) is what that one is.
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
@@ -44,6 +45,7 @@ def read_address(text: str) -> Address | None:
         return None
 
 
+@lru_cache(maxsize=4096)
 def kind_of(address: Address) -> Kind:
     """What an address is for."""
     return _kind_of_4(address) if isinstance(address, IPv4Address) else _kind_of_6(address)

@@ -22,6 +22,7 @@ __all__ = [
     "Letter",
     "News",
     "Question",
+    "Rehook",
     "Unfollow",
     "Wait",
     "pack",
@@ -55,6 +56,10 @@ class News(_Letter, frozen=True, array_like=True, tag=True, gc=False):
 
 class Elsewhere(_Letter, frozen=True, array_like=True, tag=True, gc=False):
     """The task is not at work where this comes from: the store says where it is."""
+
+
+class Rehook(_Letter, frozen=True, array_like=True, tag=True, gc=False):
+    """The task has other webhooks than before."""
 
 
 class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -130,7 +135,7 @@ class Answer(_Letter, frozen=True, array_like=True, tag=True):
     error: tuple[str, int, str, dict[str, str], tuple[tuple[str, str], ...]] | None = None
 
 
-Letter = Follow | Unfollow | News | Elsewhere | Question | Answer
+Letter = Follow | Unfollow | News | Elsewhere | Rehook | Question | Answer
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Letter)

@@ -36,10 +36,11 @@ def check_config(config: TaskPushNotificationConfig) -> None:
     Raises ValueError with a sentence that begins with the name of the field; it repeats no credential.
     """
     _check("token", config.token)
-    if config.authentication is not None:
-        if not _SCHEME.match(config.authentication.scheme):
+    given = config.authentication
+    if given is not None and (given.scheme or given.credentials):  # an empty list of schemes (0.3) asks for nothing
+        if not _SCHEME.match(given.scheme):
             raise ValueError("authentication.scheme has to be the name of an HTTP authentication scheme, as Bearer is")
-        _check("authentication.credentials", config.authentication.credentials)
+        _check("authentication.credentials", given.credentials)
 
 
 def _check(field: str, value: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tieline.engine.fold import Fold
 from tieline.engine.log import TaskLog
-from tieline.errors import InternalError, TaskNotFound
+from tieline.errors import InternalError, TaskNotFound, Unavailable
 from tieline.event import Event
 from tieline.stores.base import Record, StoreError
 from tieline.types import Task, TaskState, TaskStatusUpdateEvent
@@ -103,7 +103,7 @@ class Remote(TaskLog):
                 self._read_up_to = wanted
                 self._wake(self._waiters)
         except StoreError as error:
-            self._give_up(InternalError("The store of this server is not available. Try again later."), error)
+            self._give_up(Unavailable.without_store(), error)
         except InternalError as error:
             self._give_up(error, error)
         except Exception as error:  # what cannot be read must not leave those waiting who follow it

@@ -27,6 +27,7 @@ from tieline.engine.letters import (
     Letter,
     News,
     Question,
+    Rehook,
     Unfollow,
     Wait,
     pack,
@@ -34,7 +35,7 @@ from tieline.engine.letters import (
     unpack,
 )
 from tieline.engine.pulse import Pulse
-from tieline.errors import InternalError
+from tieline.errors import InternalError, Unavailable
 from tieline.stores.base import SharedStore, StoreError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Replica:
         self._beating = asyncio.Lock()
         self._begun = 0  # how many beats were begun
         self._looked = 0  # the last of them that was answered
+        self._beaten = float("-inf")  # loop time of the last beat that was answered
         self._beats = 0  # how often this replica has said that it is alive since it was struck off last
         self._seen: dict[str, tuple[int, float]] = {}  # of each other one: its count, and since when it stands
         self._followers: dict[Key, set[str]] = {}
@@ -94,6 +96,11 @@ class Replica:
     @property
     def id(self) -> str:
         return self.store.replica
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether this replica has been able to say that it is alive within the lease."""
+        return asyncio.get_running_loop().time() - self._beaten < self.lease_s
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -141,6 +148,7 @@ class Replica:
         number = self._begun
         beats = dict(await self.store.beat())
         self._looked = number
+        self._beaten = asyncio.get_running_loop().time()
         self._pulse.felt()
         mine = beats.get(self.store.replica, 0)
         struck_off = mine <= self._beats
@@ -164,7 +172,7 @@ class Replica:
                         await self._beat_once()
             except StoreError as error:
                 log.error("%s", error)
-                raise InternalError("The store of this server is not available. Try again later.") from error
+                raise Unavailable.without_store() from error
         return replica in self.alive
 
     async def _live(self) -> None:
@@ -280,6 +288,11 @@ class Replica:
         for letter in letters:
             self._tell_remote(letter)
 
+    def tell_all(self, letter: Letter) -> None:
+        """Send a letter to every other replica."""
+        for replica in self.alive - {self.id}:
+            self._post(replica, [letter])
+
     def _send_news(self) -> None:
         outbox, self._outbox = self._outbox, {}
         for replica, keys in outbox.items():
@@ -328,7 +341,7 @@ class Replica:
                     raise InternalError("The server that is at work on this task does not answer. Try again later.")
         except StoreError as error:
             log.error("%s", error)
-            raise InternalError("The store of this server is not available. Try again later.") from error
+            raise Unavailable.without_store() from error
         finally:
             del self._questions[number]
             if future.done() and not future.cancelled():
@@ -391,6 +404,10 @@ class Replica:
             self._take_follower(letter)
         elif isinstance(letter, Unfollow):
             self._forget_follower((letter.scope, letter.task_id), letter.replica)
+        elif isinstance(letter, Rehook):
+            service = self._service_of(letter.scope)
+            if service is not None and service.webhooks is not None:
+                self._begin(asyncio.ensure_future(service.webhooks.changed(letter.scope, letter.task_id)))
         else:
             self._tell_remote(letter)
 

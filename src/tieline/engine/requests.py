@@ -14,7 +14,6 @@ from tieline.errors import (
     ExtensionSupportRequired,
     InvalidParams,
     PermissionDenied,
-    PushNotificationNotSupported,
 )
 from tieline.stores.base import Position
 from tieline.types import Message, Part, Role, SendMessageRequest, encode
@@ -65,8 +64,6 @@ def check_message(agent: Agent, request: SendMessageRequest, caller: Caller) -> 
     configuration = request.configuration
     if configuration is not None:
         check_history_length(configuration.history_length, "configuration.historyLength")
-        if configuration.task_push_notification_config is not None:
-            raise PushNotificationNotSupported("This agent sends no push notifications: leave the webhook out.")
     for index, part in enumerate(message.parts):
         media_type = _media_type(part)
         if media_type is not None and not agent.accepts(media_type):

@@ -95,12 +95,13 @@ class Run(WrittenLog):
         "caller",
         "deadline",
         "driver",
+        "in_line",
         "interrupted",
         "key",
         "message",
         "metadata",
+        "observed",
         "past",
-        "queued",
         "references",
         "resumed_from",
         "started",
@@ -129,7 +130,8 @@ class Run(WrittenLog):
         self.answer: Event | None = None  # a direct Message of the agent's; `reply` when it is kept
         self.interrupted: Past | None = None  # what an agent that waits was at, when it is not in this process any more
         self.past: Past | None = None  # what the agent had done when its server died, while it does it again
-        self.queued = False  # waits for other agents to finish
+        self.in_line = False  # waits for other agents to finish
+        self.observed: Any = None  # what the observer of the service keeps with it
         self.started = 0.0
         self.deadline: float | None = None  # loop time at which the agent has to be done
         self._next: tuple[Message, Metadata | None, tuple[str, ...]] | None = None  # heard; the agent gets it next
@@ -156,6 +158,7 @@ class Run(WrittenLog):
         service.clock.not_before(record.updated)  # another replica's clock may be ahead of this one's
         run.base = run.emitted = run.published = record.version
         run.blobs = any(has_blob(message) for message in task.history)
+        run.hooked = True
         return run
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -172,7 +175,9 @@ class Run(WrittenLog):
         limit = self.service.limits.run_s
         self.deadline = None if limit is None else self.started + limit
         self.service.began(self)
-        self.driver = loop.create_task(self._drive(Turn(self, message)))
+        observer = self.service.observer
+        context = None if observer is None else observer.begins(self)
+        self.driver = loop.create_task(self._drive(Turn(self, message)), context=context)
 
     def resume(self, past: Past) -> None:
         """Put the agent to work again on what its server has died over."""
@@ -200,6 +205,11 @@ class Run(WrittenLog):
             self._interrupt()
 
     @property
+    def queued(self) -> int:
+        """How many messages wait for the agent."""
+        return len(self._inbox) + (self._next is not None)
+
+    @property
     def has_mail(self) -> bool:
         return self._next is not None or bool(self._inbox)
 
@@ -215,7 +225,7 @@ class Run(WrittenLog):
         """Run the agent and make an end of its task, whatever it does."""
         self._begun = True
         try:
-            if self.queued and self._stopping is None:
+            if self.in_line and self._stopping is None:
                 await self._wait_in_line()
             if self._stopping is None and self.broken is None:
                 await self._iterate(turn)
@@ -470,7 +480,7 @@ class Run(WrittenLog):
 
     def ensure_task(self) -> None:
         if self.state is None and self.answer is None and self.broken is None:
-            self._make_task(TaskState.SUBMITTED if self.queued else TaskState.WORKING)
+            self._make_task(TaskState.SUBMITTED if self.in_line else TaskState.WORKING)
             self._flush()
 
     def agent_message(self, parts: tuple[Part, ...], metadata: Metadata | None = None) -> Message:
@@ -498,12 +508,21 @@ class Run(WrittenLog):
         self.service.paused(self)
         asked_at = loop.time()
         self._emit_status(state, self.agent_message(parts, asks(state) if self.agent.resumable else None))
+        observer = self.service.observer
+        if observer is not None:
+            observer.rests(self)
         try:
-            return await asked
+            answer = await asked
         except BaseException:
             if self._stopping is None and self.broken is None and self.state is state:
                 self._emit_status(TaskState.WORKING, None)  # the agent has given up waiting, and goes on
+                if observer is not None:
+                    observer.goes_on(self)
             raise
+        else:
+            if observer is not None:
+                observer.goes_on(self)
+            return answer
         finally:
             if self._asked is asked:
                 self._ask_no_more()
@@ -542,6 +561,8 @@ class Run(WrittenLog):
                 )
             if len(self._inbox) >= self.service.limits.queued_messages:
                 raise Overloaded(f"{len(self._inbox)} messages wait for task {self.task_id!r} already.")
+        if self.service.observer is not None:
+            self.service.observer.heard(self)
         after = self.emitted
         message = placed(message, self.task_id, self.context_id)
         self.caller = caller

@@ -109,8 +109,6 @@ class Sender:
             target = self.guard.check(url)
         except ValueError as error:
             return Sent(0, None, f"The webhook's URL {error}.")
-        if self._closed:
-            return Sent(0, None, "The server is ending.")
         place = (target.host, target.port)
         queue = self._hosts.get(place)
         if queue is None:
@@ -125,7 +123,7 @@ class Sender:
                 self._hosts.pop(place, None)
 
     async def close(self) -> None:
-        """Close all connections. What is under way fails."""
+        """Close all connections. What is under way, or comes yet, is not delivered. Closing twice is allowed."""
         self._closed = True
         self._names.close()
         if self._session is not None:
@@ -152,9 +150,13 @@ class Sender:
             return Sent(0, None, "The certificate of the webhook's host is not one to be trusted.")
         except aiohttp.ClientSSLError:
             return Sent(0, None, "The webhook's host does not speak TLS as it should.")
+        except _Closed:
+            return _ENDING
         except (_NoAddress, aiohttp.ClientConnectorDNSError):
             return Sent(0, None, "The webhook's host has no address in DNS that may be called.")
         except (aiohttp.ClientConnectionError, OSError) as error:
+            if self._closed:
+                return _ENDING
             if _was_closed(error):
                 return Sent(0, None, "The webhook's host closed the connection without an answer.")
             return Sent(0, None, "There was no connection to the webhook's host.")
@@ -162,6 +164,8 @@ class Sender:
             return Sent(0, None, "What the webhook answered is not HTTP.")
 
     async def _exchange(self, target: Target, headers: Mapping[str, str], body: bytes) -> Sent:
+        if self._closed:
+            raise _Closed
         session = self._session or self._open()
         response = await session.post(_url_of(target), data=body, headers=headers, allow_redirects=False)
         try:
@@ -199,6 +203,7 @@ class Sender:
 
 
 _DELIVERED: Final = Sent(200)
+_ENDING: Final = Sent(0, None, "The server is ending.")
 
 
 class _Queue:
@@ -269,6 +274,10 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
+class _Closed(Exception):
+    """Nothing is sent any more."""
+
+
 class _NoAddress(OSError):
     """A name has no address."""
 
@@ -285,7 +294,7 @@ class _Names:
         self._asked: dict[str, asyncio.Task[tuple[Address, ...]]] = {}
 
     async def of(self, host: str) -> tuple[Address, ...]:
-        """All addresses of a name. Raises _NoAddress."""
+        """All addresses of a name. Raises _NoAddress and _Closed."""
         known = self._known.get(host)
         if known is not None and known[0] > asyncio.get_running_loop().time():
             return known[1]
@@ -293,7 +302,10 @@ class _Names:
         if asked is None:
             asked = self._asked[host] = asyncio.create_task(self._ask(host))
             asked.add_done_callback(lambda task: self._told(host, task))
-        return await asyncio.shield(asked)
+        await asyncio.wait([asked])
+        if asked.cancelled():
+            raise _Closed
+        return asked.result()
 
     def close(self) -> None:
         """Ask for nothing any more."""

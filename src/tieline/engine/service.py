@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from tieline.engine.content import with_history
 from tieline.engine.cursor import Cursor
 from tieline.engine.letters import Answer, Cancel, Hear, Question, Wait, refusal, refused
 from tieline.engine.log import TaskLog
+from tieline.engine.push import Payloads, Push
 from tieline.engine.remote import Remote
 from tieline.engine.replica import Gone, Replica
 from tieline.engine.requests import (
@@ -36,6 +37,7 @@ from tieline.engine.run import Run
 from tieline.engine.tasks import Limits
 from tieline.engine.turn import Caller
 from tieline.engine.upkeep import Upkeep
+from tieline.engine.webhooks import Webhooks
 from tieline.errors import (
     A2AError,
     InternalError,
@@ -46,15 +48,20 @@ from tieline.errors import (
     TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
+    Unavailable,
     UnsupportedOperation,
 )
 from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Outcome, Query, Record, SharedStore, Store, StoreError
+from tieline.stores.base import Outcome, Query, Record, SharedStore, Store, StoreError, Webhook
 from tieline.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
     Encoded,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -62,6 +69,7 @@ from tieline.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 
@@ -81,8 +89,20 @@ class Service(Upkeep):
     `namespace` keeps agents apart that share a store.
     """
 
-    def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        store: Store,
+        *,
+        namespace: str = "",
+        limits: Limits | None = None,
+        push: Push | None = None,
+        payloads: Payloads | None = None,
+    ) -> None:
+        """`push` and `payloads`: how push notifications are sent; None: it sends none."""
         super().__init__(agent, store, namespace=namespace, limits=limits)
+        if push is not None and payloads is not None:
+            self.webhooks = Webhooks(self, push, payloads)
         self._starting: asyncio.Task[None] | None = None
         self._hearing: dict[tuple[str, str], list[asyncio.Future[None]]] = {}  # see _deciding
 
@@ -147,6 +167,8 @@ class Service(Upkeep):
                 log.error("task %s could not be stored before the end", run.task_id)
             if self.replica is not None:
                 self._release(run)
+        if self.webhooks is not None:
+            await self.webhooks.close()
         if self.replica is not None:
             await self.replica.leave(self)
 
@@ -162,7 +184,7 @@ class Service(Upkeep):
 
         Raises:
             InvalidParams, ContentTypeNotSupported, ExtensionSupportRequired, PushNotificationNotSupported,
-            TaskNotFound, UnsupportedOperation, Overloaded: nothing was begun.
+            TaskNotFound, UnsupportedOperation, Unavailable: nothing was begun.
             InternalError: the task could not be stored.
         """
         while True:
@@ -344,13 +366,56 @@ class Service(Upkeep):
             return Cursor(None, 0, head=[Event(task.value)])
         raise TaskEnded(request.id, ended.value, "read the task instead")
 
-    async def create_push_notification_config(self, request: Any = None, caller: Caller | None = None) -> Any:
-        """A2A 1.0 §3.1.7. Raises PushNotificationNotSupported."""
-        raise PushNotificationNotSupported("This agent sends no push notifications: stream, subscribe or poll.")
+    async def create_push_notification_config(
+        self, request: TaskPushNotificationConfig, caller: Caller
+    ) -> TaskPushNotificationConfig:
+        """A2A 1.0 §3.1.7: what happens to the task from now on is sent there. One of the same id is replaced.
 
-    get_push_notification_config = create_push_notification_config
-    list_push_notification_configs = create_push_notification_config
-    delete_push_notification_config = create_push_notification_config
+        Raises PushNotificationNotSupported, TaskNotFound, InvalidParams.
+        """
+        hooks, scope, found = await self._hooked(request.task_id, request.tenant, caller)
+        hooks.checked(request)
+        return await self._read(hooks.create(scope, found, request, caller.version))
+
+    async def get_push_notification_config(
+        self, request: GetTaskPushNotificationConfigRequest, caller: Caller
+    ) -> TaskPushNotificationConfig:
+        """A2A 1.0 §3.1.8. Raises PushNotificationNotSupported, TaskNotFound."""
+        hooks, scope, _ = await self._hooked(request.task_id, request.tenant, caller)
+        return await self._read(hooks.get(scope, request.task_id, request.id))
+
+    async def list_push_notification_configs(
+        self, request: ListTaskPushNotificationConfigsRequest, caller: Caller
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """A2A 1.0 §3.1.9: all of them. Raises PushNotificationNotSupported, TaskNotFound."""
+        hooks, scope, _ = await self._hooked(request.task_id, request.tenant, caller)
+        return await self._read(hooks.list(scope, request.task_id))
+
+    async def delete_push_notification_config(
+        self, request: DeleteTaskPushNotificationConfigRequest, caller: Caller
+    ) -> None:
+        """A2A 1.0 §3.1.10; deleting twice is allowed. Raises PushNotificationNotSupported, TaskNotFound."""
+        hooks, scope, _ = await self._hooked(request.task_id, request.tenant, caller)
+        await self._read(hooks.delete(scope, request.task_id, request.id))
+
+    def _hooks(self, instead: str = "stream, subscribe or poll.") -> Webhooks:
+        if self.webhooks is None:
+            raise PushNotificationNotSupported(f"This agent sends no push notifications: {instead}")
+        return self.webhooks
+
+    async def _hooked(
+        self, task_id: str | None, tenant: str | None, caller: Caller
+    ) -> tuple[Webhooks, str, Run | Record]:
+        """What an operation on webhooks needs: those of the agent, the scope, and what there is of the task."""
+        hooks = self._hooks()
+        check_extensions(self.agent, caller)
+        if not task_id:
+            raise InvalidParams.at("taskId", "must not be empty")
+        scope = self._scope(caller, tenant)
+        found = await self._found(task_id, scope)
+        if isinstance(found, Run) and found.published == 0 and found.broken is None:
+            raise TaskNotFound(task_id)  # as `get_task` has it
+        return hooks, scope, found
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
@@ -365,6 +430,9 @@ class Service(Upkeep):
         check_message(self.agent, request, caller)
         message = request.message
         configuration = request.configuration
+        if configuration is not None and configuration.task_push_notification_config is not None:
+            hooks = self._hooks("leave the webhook out.")
+            hooks.checked(configuration.task_push_notification_config, "configuration.taskPushNotificationConfig")
         accepts = configuration.accepted_output_modes if configuration is not None else ()
         scope = self._scope(caller, request.tenant)
         references = await self._references(scope, message) if message.reference_task_ids else ()
@@ -380,6 +448,10 @@ class Service(Upkeep):
             key, task_id = message_key(scope, message), ""
         self._check_room(caller, starts=True)
         task_id = task_id or new_id()
+        inline = None if configuration is None else configuration.task_push_notification_config
+        webhook: Webhook | None = None
+        if inline is not None and self.webhooks is not None:
+            webhook = await self._read(self.webhooks.set_first(scope, task_id, inline, caller.version))
         heard = self.store.hear(key, task_id, self._age.now())
         if isinstance(heard, asyncio.Future):
             heard = await self._to_begin(scope, task_id, heard)
@@ -388,6 +460,8 @@ class Service(Upkeep):
         if heard is not None:
             again = await self._heard_before(heard, key, scope)
             if again is not None:
+                if webhook is not None and self.webhooks is not None and heard.task_id != task_id:
+                    await self._read(self.webhooks.forget(webhook))
                 return again
             self._check_room(caller, starts=True)
             task_id = heard.task_id
@@ -395,6 +469,11 @@ class Service(Upkeep):
         run.key = key
         run.references = references
         run.start(message, request.metadata, accepts)
+        if inline is not None and self.webhooks is not None:
+            if webhook is not None and webhook.task_id == task_id:
+                self.webhooks.begin(webhook, run)
+            else:  # the message was heard before under another id
+                self.webhooks.begin_with(scope, task_id, inline, caller.version, run)
         if new_task is not None:
             run.ensure_task()
         return run, 0
@@ -412,6 +491,10 @@ class Service(Upkeep):
         """Give a message to the task that it names. Raises TaskNotFound and what `Run.hear` does."""
         message = request.message
         task_id = message.task_id or ""
+        inline = None if request.configuration is None else request.configuration.task_push_notification_config
+        if inline is not None and self.webhooks is not None:
+            there = await self._found(task_id, scope)
+            await self._read(self.webhooks.create(scope, there, inline, caller.version))
         while True:
             # No await behind this: a run that nobody holds may be let go.
             found = await self._living(task_id, scope)
@@ -591,7 +674,7 @@ class Service(Upkeep):
     def _check_room(self, caller: Caller, *, starts: bool) -> None:
         """Raises Overloaded when there is no room for another agent; RateLimited when there is none for this caller."""
         if self._draining:
-            raise Overloaded("This server is shutting down.", retry_after_s=5)
+            raise Unavailable("This server is shutting down.", retry_after_s=5)
         limits = self.limits
         if starts and self.busy >= limits.concurrent_runs and len(self._line) >= limits.queued_runs:
             waiting = f", and {len(self._line)} wait" if self._line else ""

@@ -11,7 +11,8 @@ import json
 import time
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+
+from tieline.engine.guard import target_of
 
 try:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -66,13 +67,13 @@ class Signer:
     def sign(self, body: bytes, *, url: str, task_id: str, key: str) -> str:
         """A JWT for one POST of `body` to `url`, valid for five minutes from now.
 
-        `key`: the notification's (notification.idempotency_key); its `jti`, the same whenever it is tried again.
+        `url`: one that a Guard has allowed; its origin is the audience. `key`: the notification's
+        (notification.idempotency_key), which is its `jti`, the same whenever it is tried again.
         """
-        to = urlsplit(url)
         now = int(time.time())
         claims = {
             "iss": self.issuer,
-            "aud": f"{to.scheme}://{to.netloc}",
+            "aud": target_of(url).origin,
             "iat": now,
             "exp": now + _VALID_S,
             "jti": key.strip('"'),

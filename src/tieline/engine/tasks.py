@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -15,15 +15,19 @@ from tieline.engine.clock import Clock
 from tieline.engine.content import with_history
 from tieline.engine.fold import Fold
 from tieline.engine.log import TaskLog
+from tieline.engine.observer import EngineObserver
 from tieline.engine.remote import Remote
 from tieline.engine.replica import Replica
 from tieline.engine.resume import past_of, waits_in_the_middle
 from tieline.engine.run import Run
 from tieline.engine.turn import Caller
-from tieline.errors import InternalError, InvalidParams, Overloaded, PermissionDenied, TaskNotFound
+from tieline.errors import InvalidParams, PermissionDenied, TaskNotFound, Unavailable
 from tieline.event import Event
 from tieline.stores.base import Query, Record, SharedStore, Store, StoreError
 from tieline.types import Encoded, Message, Task, load
+
+if TYPE_CHECKING:
+    from tieline.engine.webhooks import Webhooks
 
 __all__ = ["Limits", "STOPPED", "Tasks"]
 
@@ -64,6 +68,7 @@ class Tasks(ABC):
 
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         self.agent = agent
+        self.webhooks: Webhooks | None = None  # None: it sends no push notifications
         self.store = store
         self.limits = limits or Limits()
         self.clock = Clock()
@@ -71,6 +76,7 @@ class Tasks(ABC):
         self.remotes: dict[tuple[str, str], Remote] = {}  # those at work elsewhere that somebody follows here
         self.replica: Replica | None = None  # this process among others that share the store; None: it is the only one
         self.scope_prefix = f"{len(namespace)}:{namespace}/"
+        self.observer: EngineObserver | None = None  # who wants to know what agents do
         self.waiting = 0  # how many agents wait for their caller
         self._draining = False  # no new work is taken
         self._anonymous = self.scope_prefix + "0:/"
@@ -191,8 +197,8 @@ class Tasks(ABC):
                 return record
             if found.state.terminal:
                 return found
-            if self._hands_on and not found.state.interrupted and not await self._is_elsewhere(found):
-                raise Overloaded("This server is shutting down.", retry_after_s=5)
+            if self._hands_on and not found.state.interrupted and not await self.is_elsewhere(found):
+                raise Unavailable("This server is shutting down.", retry_after_s=5)
             if self._is_lost(found):
                 with self._reading(task_id) as reading:
                     task = await self.stored(found)
@@ -202,8 +208,8 @@ class Tasks(ABC):
                     self._seen_to.add((scope, task_id))
                 await self._adopt_one(found, task, _LOST if (task_id, scope) in self._lost else STOPPED)
                 continue
-            if found.owner != self._me and await self._is_elsewhere(found):
-                return await self._remote(found)
+            if found.owner != self._me and await self.is_elsewhere(found):
+                return await self.following(found)
             if found.owner != self._me:
                 claimed = await self._read(cast(SharedStore, self.store).claim(scope, task_id, found.owner))
                 if claimed is None or not claimed.state.interrupted:
@@ -213,7 +219,7 @@ class Tasks(ABC):
             if run is not None:
                 return run
 
-    async def _is_elsewhere(self, record: Record) -> bool:
+    async def is_elsewhere(self, record: Record) -> bool:
         """Whether another replica that is alive owns a task."""
         return (
             self.replica is not None
@@ -238,7 +244,7 @@ class Tasks(ABC):
             self.replica.announce([key])
         return run
 
-    async def _remote(self, record: Record) -> Remote:
+    async def following(self, record: Record) -> Remote:
         """What follows a task that is at work in another replica, up to date."""
         key = (record.scope, record.task_id)
         remote = self.remotes.get(key)
@@ -259,7 +265,7 @@ class Tasks(ABC):
             return await reading
         except StoreError as error:
             log.error("%s", error)
-            raise InternalError("The store of this server is not available. Try again later.") from error
+            raise Unavailable.without_store() from error
 
     async def stored(self, record: Record) -> Task:
         """A record's snapshot with the events behind it folded in."""

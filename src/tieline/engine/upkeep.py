@@ -69,7 +69,7 @@ class Upkeep(Tasks):
         limits = self.limits
         if limits.queued_runs and (self._line or self.busy >= limits.concurrent_runs):
             self._line[run] = run.loop.create_future()
-            run.queued = True
+            run.in_line = True
         self._active[run] = whose = self._whose(run.caller)
         self._count(whose, 1)
         if run.state is None:
@@ -82,6 +82,8 @@ class Upkeep(Tasks):
             self._count(self._active.pop(run), -1)
             self._leave_line(run)
             self._call_next()
+        if self.observer is not None:
+            self.observer.rests(run)
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
@@ -97,7 +99,7 @@ class Upkeep(Tasks):
 
     def _leave_line(self, run: Run) -> None:
         self._line.pop(run, None)
-        run.queued = False
+        run.in_line = False
 
     def _call_next(self) -> None:
         """Let go on who has waited longest, while there is room. A server that stops begins nothing any more."""
@@ -172,6 +174,8 @@ class Upkeep(Tasks):
                     self.replica.announce([(record.scope, record.task_id) for record in records])
             finally:
                 self._seen_to = None
+        if self.webhooks is not None and not self._draining:
+            await self.webhooks.take()
         if self._suspects and self._trying is None:
             await self._try_suspects(1)
             self._trying = asyncio.ensure_future(self._try_more())
@@ -246,7 +250,9 @@ class Upkeep(Tasks):
             self.forget(run)
 
     async def check_owned(self) -> None:
-        """Stop the agents whose tasks another replica has taken over."""
+        """Stop the agents whose tasks another replica has taken over, and the delivery of such webhooks."""
+        if self.webhooks is not None:
+            await self.webhooks.check_owned()
         for run in list(self.runs.values()):
             if run.published == 0 or run.closed:
                 continue

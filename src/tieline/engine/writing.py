@@ -47,6 +47,7 @@ class WrittenLog(TaskLog):
         "_scheduled",
         "_writing",
         "emitted",
+        "hooked",
         "state",
         "status",
         "updated",
@@ -58,6 +59,7 @@ class WrittenLog(TaskLog):
         self.status: TaskStatus | None = None  # the last update, as emitted
         self.updated = 0  # moment of the last status
         self.emitted = 0
+        self.hooked = False  # there may be webhooks for what it says next that are not being delivered
         self._pending: list[Event | Heard] = []
         self._scheduled = False
         self._writing = False
@@ -211,13 +213,15 @@ class WrittenLog(TaskLog):
         self._take_in(events, snapshot, self._rest_emitted)
         if self.service.replica is not None:
             self.service.replica.published(self)
+        if self.hooked and self.service.webhooks is not None:
+            self.service.webhooks.published(self)
         if self.resting:
             self.let_go()
 
     def _break(self, error: BaseException) -> None:
         """The store failed: end everything that hangs on this run, at once."""
         trace = None if isinstance(error, StoreError) else error
-        log.error("task %s cannot be stored: %s", self.task_id, error, exc_info=trace)
+        log.error("task %s cannot be stored: %s", self.task_id, error, exc_info=trace, extra={"task": self.task_id})
         if isinstance(error, VersionConflict) and self.service.replica is not None:
             self.moved = True
             self.broken = InternalError("Another replica has taken this task over. Read the task, or subscribe to it.")

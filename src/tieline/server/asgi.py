@@ -8,29 +8,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from tieline.card import WELL_KNOWN_PATH, AgentInterface
+from tieline.card import JWKS_PATH, WELL_KNOWN_PATH, AgentInterface
 from tieline.engine.agent import Agent
+from tieline.engine.cursor import Cursor
+from tieline.engine.push import Push
 from tieline.engine.service import Limits, Service
 from tieline.errors import (
     MethodNotFound,
     MisdirectedRequest,
     OriginNotAllowed,
-    Overloaded,
+    Unavailable,
 )
+from tieline.operation.observing import Observer, Telemetry
 from tieline.server.auth.auth import Auth
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
+from tieline.server.health import METRICS_PATH, PROBE_PATHS, Readiness, answer_metrics, answer_probe
 from tieline.server.rates import Meter, Rates
 from tieline.server.streams import Receive, Send, Stream, Watch
 from tieline.stores import Store, open_store
 from tieline.stores.base import StoreError
 from tieline.wire import dialects
 from tieline.wire.dialects import VERSIONS
+from tieline.wire.payloads import payload_of
+
+if TYPE_CHECKING:
+    from tieline.operation.metrics import Now
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["App", "app"]
 
@@ -40,6 +49,8 @@ _HOSTS_SEEN = 16
 _GRPC_URL = re.compile(r"(?:(?:https?|grpcs?)://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
 _NOT_NAMES = frozenset(("/", "/.", "/..", "/.well-known", "/tasks", "/v1", "/subscribe"))
 _CORS_HEADERS = b"content-type, authorization, x-api-key, a2a-version, a2a-extensions, x-a2a-extensions, last-event-id"
+_OPERATION = frozenset((*PROBE_PATHS, METRICS_PATH))
+_OBSERVED = "tieline.observed"  # in the scope of a request: the app that it is observed for
 
 
 class App:
@@ -68,10 +79,21 @@ class App:
         limits: Limits | None = None,
         auth: Auth | None = None,
         rates: Rates | None = None,
+        push: Push | None = None,
+        card_signer: CardSigner | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        if card_signer is not None and public_url is None and (allowed_hosts is None or trust_forwarded):
+            # Who asks chooses the host: a signed card that sends callers to a host of theirs is what they would want.
+            raise ValueError(
+                "signed cards need a public_url, or allowed_hosts without trust_forwarded: the URLs in them would"
+                " otherwise be whatever a request names"
+            )
         self.store = store
+        self.push = push
         self.auth = auth
         self.meter = None if rates is None else Meter(rates)
+        self._signs = card_signer is not None or (push is not None and push.signer is not None)
         self.old_at_once = old_at_once
         self.dialects = dialects.of_versions(versions)
         self.serves_named_tasks = any(dialect.new_task is not None for dialect in self.dialects)
@@ -94,6 +116,9 @@ class App:
         self._tick_s = min(0.25, keep_alive_s / 8)
         self._ticking: asyncio.TimerHandle | None = None  # one timer for all open requests
         self._ready = False
+        self.leaving = False  # it still takes requests, but is to be sent none any more
+        self.readiness = Readiness(self)
+        self.probed = True  # on this app's own URLs
         self._only: Endpoint | None = None
         self.cards = {
             path: CardPage(
@@ -103,15 +128,63 @@ class App:
                 trust_forwarded=trust_forwarded,
                 interfaces=partial(self.interfaces, path),
                 auth=auth,
+                push=push,
+                signer=card_signer,
             )
             for path, agent in agents.items()
         }
         self._endpoints = {
-            path: Endpoint(self, Service(agent, store, namespace=path.strip("/"), limits=limits), self.cards[path])
+            path: Endpoint(
+                self,
+                Service(
+                    agent,
+                    store,
+                    namespace=path.strip("/"),
+                    limits=limits,
+                    push=push,
+                    payloads=payload_of,
+                ),
+                self.cards[path],
+            )
             for path, agent in agents.items()
         }
         if len(agents) == 1:
             self._only = self._endpoints.get("")
+        self.observer: Observer | None = None
+        self.calls: set[Cursor] = set()  # streams over gRPC
+        if telemetry is not None:
+            self.observe(telemetry)
+
+    def observe(self, telemetry: Telemetry) -> None:
+        """Have this app tell of itself from now on. To be called before it is started.
+
+        Raises ImportError when the extra `telemetry` is not installed.
+        """
+        if not telemetry.any:
+            return
+        tracing = metrics = None
+        if telemetry.traces:
+            from tieline.operation.tracing import Tracing
+
+            tracing = Tracing()
+        if telemetry.metrics:
+            from tieline.operation.measured import MeasuredStore
+            from tieline.operation.metrics import Metrics
+
+            metrics = Metrics(self._now, lambda: len(self._streams) + len(self.calls))
+            self.store = cast(Store, MeasuredStore(self.store, metrics))
+        self.observer = Observer(tracing=tracing, metrics=metrics, access_log=telemetry.access_log)
+        for endpoint in self._endpoints.values():
+            endpoint.service.store = self.store
+            endpoint.service.observer = self.observer
+
+    def _now(self) -> Iterator[Now]:
+        """What metrics say of the agents when they are asked for."""
+        from tieline.operation.metrics import Now
+
+        for service in self.services.values():
+            queued = sum(run.queued for run in service.runs.values())
+            yield Now(service.agent.name, service.busy, service.waiting, queued, len(service.remotes))
 
     @property
     def agents(self) -> dict[str, Agent]:
@@ -150,12 +223,26 @@ class App:
 
     async def start(self) -> None:
         """Open the store and end what an earlier process left at work. Raises StoreError."""
+        if self._ready:
+            return
         for endpoint in self._endpoints.values():
             await endpoint.service.start()
         self._ready = True
+        self.leaving = False
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the other replicas of a shared store take this process for alive."""
+        replicas = (endpoint.service.replica for endpoint in self._endpoints.values())
+        return all(replica is not None and replica.is_heard for replica in replicas)
+
+    def leave(self) -> None:
+        """Say to who asks for readiness that this server is about to go. Requests are taken all the same."""
+        self.leaving = True
 
     async def drain(self) -> None:
         """Refuse new work and let agents finish, at most for `drain_s` seconds; then end every open stream."""
+        self.leaving = True
         await asyncio.gather(*(endpoint.service.drain(self.drain_s) for endpoint in self._endpoints.values()))
         await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
         await asyncio.sleep(0)  # what the last events woke may send them
@@ -164,11 +251,14 @@ class App:
 
     async def close(self) -> None:
         """Stop the agents and let go of the store."""
+        await self.readiness.close()
         await asyncio.gather(*(endpoint.service.close() for endpoint in self._endpoints.values()))
         self._ready = False
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
+        if self.push is not None:
+            await self.push.close()
         await self.store.close()
 
     def tick(self) -> None:
@@ -195,20 +285,30 @@ class App:
             return
         if kind != "http":
             raise RuntimeError(f"tieline serves HTTP, not {kind}")
+        if self.observer is not None and scope.get(_OBSERVED) is not self and not self._is_operation(scope):
+            scope[_OBSERVED] = self
+            await self.observer.http(self, scope, receive, send)
+            return
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "")
+        if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+            path = path[len(root) :]
+        if path in PROBE_PATHS and self.probed:
+            await answer_probe(path, scope["method"], self.readiness, send)
+            return
         if not self._ready:
             try:
                 await self.start()
             except StoreError as error:
                 log.error("%s", error)
-                await refuse(send, Overloaded("The store of this server is not available.", retry_after_s=5))
+                await refuse(send, Unavailable.without_store())
                 return
-        path: str = scope["path"]
-        root: str = scope.get("root_path", "")
-        if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
-            path = path[len(root) :]
         headers = dict(scope["headers"])
         if self._allowed_hosts is not None and not self._host_allowed(headers):
             await refuse(send, _host_refused(headers))
+            return
+        if self.observer is not None and path == METRICS_PATH and self.probed and self.observer.metrics is not None:
+            await answer_metrics(scope["method"], headers, self.observer.metrics, send)
             return
         endpoint = self._only
         if endpoint is None:
@@ -216,6 +316,8 @@ class App:
             endpoint = self._endpoints.get("/" + first)
             if endpoint is None:
                 endpoint = self._endpoints.get("")
+                if endpoint is None and path == JWKS_PATH and self._signs:
+                    endpoint = next(iter(self._endpoints.values()))  # they have the same keys
                 if endpoint is None:
                     await self._no_agent(send, path, root)
                     return
@@ -239,6 +341,10 @@ class App:
                 await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
+
+    def _is_operation(self, scope: Scope) -> bool:
+        """Whether a request is an operator's, of which nobody needs to be told."""
+        return self.probed and scope["path"].removeprefix(scope.get("root_path", "")) in _OPERATION
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -337,6 +443,9 @@ def app(
     limits: Limits | None = None,
     auth: Auth | None = None,
     rates: Rates | None = None,
+    push: Push | None = None,
+    card_signer: CardSigner | None = None,
+    telemetry: Telemetry | None = None,
 ) -> App:
     """Make an ASGI application of one agent, or of several by name: each is at its name's path, with its card below it.
 
@@ -357,15 +466,22 @@ def app(
         limits: What each agent may use.
         auth: Who may call; None is everybody who reaches it. The card may be read by all.
         rates: How much each caller may ask for.
+        push: That the agents send push notifications, and how; None: they do not.
+        card_signer: Signs the cards; the public key is served at `/.well-known/jwks.json`, which the signatures name
+            unless the signer has another `key_url`. Wants a `public_url`, or `allowed_hosts`.
+        telemetry: What the app tells of itself: traces, metrics, a log of requests. None is nothing.
 
     Raises:
-        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, or `grpc_url`
-            no place.
+        ImportError: the extra `telemetry` is wanted and not installed.
+        ValueError: a name is not a path segment, `store` names no store, `versions` what is no version, `grpc_url`
+            no place, or a `card_signer` would sign for any host.
     """
     named = {"": agents} if isinstance(agents, Agent) else {f"/{name}": agent for name, agent in agents.items()}
     for path, agent in named.items():
         if not isinstance(agent, Agent):
             raise TypeError(f"{agent!r} is not an agent: decorate its function with @tieline.agent")
+        if path in _OPERATION:
+            raise ValueError(f"{path[1:]!r} cannot be an agent's name: that is where a server tells how it is")
         if path and (path.count("/") > 1 or path in _NOT_NAMES or not path[1:].isprintable()):
             raise ValueError(f"{path[1:]!r} cannot be an agent's name: it has to be one path segment")
     if not named:
@@ -387,4 +503,7 @@ def app(
         limits=limits,
         auth=auth,
         rates=rates,
+        push=push,
+        card_signer=card_signer,
+        telemetry=telemetry,
     )

@@ -7,18 +7,23 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote
 
+import msgspec
 from msgspec.structs import replace
 
-from tieline.card import AgentCard, AgentInterface, check_card
+from tieline.card import JWKS_PATH, AgentCard, AgentInterface, check_card
 from tieline.engine.agent import Agent
+from tieline.engine.push import Push
 from tieline.engine.turn import Caller
 from tieline.errors import UnsupportedOperation
 from tieline.server.auth.auth import Auth
 from tieline.wire import cards
 from tieline.wire.dialects import DIALECTS
+
+if TYPE_CHECKING:
+    from tieline.wire.signing import CardSigner
 
 __all__ = ["CardPage", "Interfaces", "http_interfaces"]
 
@@ -48,10 +53,11 @@ class CardPage:
     """One agent's card. Its URLs are `public_url`'s where that is set, else those that the request came to.
 
     At agent-card.json is one body for readers of 0.3 and 1.0, at agent.json one for those before; a reader that names
-    its version (A2A-Version, as a header or in the query) gets that version's own form at both.
+    its version (A2A-Version, as a header or in the query) gets that version's own form at both. With a `signer` each of
+    these bodies is signed when it is first asked for, and the public key has a page of its own.
 
     Raises:
-        ValueError: the card would not be valid in one of the versions that are mounted.
+        ValueError: the card would not be valid in one of the versions that are mounted, or cannot be signed.
     """
 
     def __init__(
@@ -63,7 +69,8 @@ class CardPage:
         trust_forwarded: bool,
         interfaces: Interfaces,
         auth: Auth | None = None,
-        push: bool = False,
+        push: Push | None = None,
+        signer: CardSigner | None = None,
     ) -> None:
         if public_url is not None and not public_url.startswith(("http://", "https://")):
             raise ValueError(f"public_url has to be an http or https URL, not {public_url!r}")
@@ -73,11 +80,13 @@ class CardPage:
         self._trust_forwarded = trust_forwarded
         self._interfaces = interfaces
         self._auth = auth
-        self._push = push
+        self._pushes = push is not None
         if agent.extended_skills and auth is None:
             raise ValueError(
                 f"agent {agent.name!r} has skills for those who authenticate, and nothing here asks for that: give auth"
             )
+        self._signer = signer
+        self._keys = _keys_of(signer, push)
         varying = b"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix" if trust_forwarded else b"Host"
         self._vary = varying + b", A2A-Version"
         self._modified = int(time())
@@ -97,6 +106,11 @@ class CardPage:
         if faults:
             told = "; ".join(dict.fromkeys(faults))
             raise ValueError(f"the card of agent {self._agent.name!r} would not be valid: {told}")
+        if self._signer is not None:
+            try:
+                self._signer.sign(cards.write(card))
+            except ValueError as error:
+                raise ValueError(f"the card of agent {self._agent.name!r} cannot be signed: {error}") from None
         return frozenset(forms)
 
     def card(self, base: str | None) -> AgentCard:
@@ -104,7 +118,7 @@ class CardPage:
 
         Without `base` it is at `public_url`, and where there is none, reached by gRPC alone.
         """
-        card = self._agent.card(self._interfaces(base), push=self._push)
+        card = self._agent.card(self._interfaces(base), push=self._pushes)
         return card if self._auth is None else self._auth.told(card)
 
     def extended_card(self, base: str | None, caller: Caller) -> AgentCard:
@@ -126,6 +140,38 @@ class CardPage:
         old: bool = False,
     ) -> None:
         """Answer a request for the page at agent-card.json, or with `old` for the one at agent.json."""
+
+        def page() -> tuple[bytes, bytes]:
+            return self._page(self.base_url(scope, headers), self._form(scope, headers, old=old))
+
+        await self._give(page, b"application/json", scope, headers, send, ((b"vary", self._vary),))
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether there is a page of keys, as the card is signed."""
+        return self._keys is not None
+
+    async def answer_keys(
+        self,
+        scope: MutableMapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Answer a request for the keys that the card is signed with (`has_keys`), a JSON Web Key set."""
+        keys = self._keys
+        assert keys is not None
+        await self._give(lambda: (keys, b'"%b"' % _digest(keys)), b"application/jwk-set+json", scope, headers, send)
+
+    async def _give(
+        self,
+        page: Callable[[], tuple[bytes, bytes]],
+        media_type: bytes,
+        scope: MutableMapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+        more: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        """Answer with a body and its ETag, or say that it is unchanged."""
         verb = scope["method"]
         common = [
             (b"access-control-allow-origin", b"*"),
@@ -138,16 +184,12 @@ class CardPage:
         if verb not in ("GET", "HEAD"):
             await _send(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
             return
-        body, etag = self._page(self.base_url(scope, headers), self._form(scope, headers, old=old))
-        common += [
-            (b"etag", etag),
-            (b"last-modified", formatdate(self._modified, usegmt=True).encode()),
-            (b"vary", self._vary),
-        ]
+        body, etag = page()
+        common += [(b"etag", etag), (b"last-modified", formatdate(self._modified, usegmt=True).encode()), *more]
         if self._unchanged(headers, etag):
             await _send(send, 304, common, b"")
             return
-        common += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        common += [(b"content-type", media_type), (b"content-length", b"%d" % len(body))]
         await _send(send, 200, common, body if verb == "GET" else b"")
 
     def base_url(self, scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes]) -> str:
@@ -182,7 +224,12 @@ class CardPage:
         page = self._pages.get((base, form))
         if page is None:
             body = cards.write(self.card(base), form)
-            page = (body, b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode())
+            if self._signer is None:
+                page = (body, b'"%b"' % _digest(body))
+            else:
+                # Signatures differ from process to process and mean the same: hence the weak tag, of what is signed.
+                tag = b'W/"%b"' % _digest(body + (self._keys or b""))
+                page = (self._signer.sign(body, key_url=base + JWKS_PATH), tag)
             if len(self._pages) >= _KEPT:
                 self._pages.pop(next(iter(self._pages)))
             self._pages[base, form] = page
@@ -192,7 +239,7 @@ class CardPage:
         given = headers.get(b"if-none-match")
         if given is not None:
             tags = [tag.strip().removeprefix(b"W/") for tag in given.split(b",")]
-            return etag in tags or b"*" in tags
+            return etag.removeprefix(b"W/") in tags or b"*" in tags
         since = headers.get(b"if-modified-since")
         if since is None:
             return False
@@ -200,6 +247,20 @@ class CardPage:
             return parsedate_to_datetime(since.decode("latin-1")).timestamp() >= self._modified
         except (ValueError, OverflowError):
             return False
+
+
+def _keys_of(signer: CardSigner | None, push: Push | None) -> bytes | None:
+    """The public keys of all that this server signs, as a JSON Web Key set; None when it signs nothing."""
+    if push is None or push.signer is None:
+        return None if signer is None else signer.jwks
+    keys = list(push.signer.public_keys()["keys"])
+    if signer is not None:
+        keys[:0] = msgspec.json.decode(signer.jwks)["keys"]
+    return msgspec.json.encode({"keys": keys})
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest()[:32].encode()
 
 
 async def _send(

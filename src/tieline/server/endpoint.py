@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from tieline.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
+from tieline.card import JWKS_PATH, OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
 from tieline.engine.turn import Caller
@@ -25,11 +25,12 @@ from tieline.errors import (
     InternalError,
     InvalidRequest,
     MediaTypeNotSupported,
-    Overloaded,
     ParseError,
     PermissionDenied,
     Unauthenticated,
+    Unavailable,
 )
+from tieline.operation.requests import called, named, refused
 from tieline.server.auth.identity import Shown
 from tieline.server.cards import CardPage
 from tieline.server.rates import counted
@@ -51,7 +52,7 @@ log = logging.getLogger("tieline.server")
 Scope = MutableMapping[str, Any]
 Headers = Mapping[bytes, bytes]
 
-CARD_PATHS = (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH)
+CARD_PATHS = (WELL_KNOWN_PATH, OLD_WELL_KNOWN_PATH, JWKS_PATH)
 
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = (b"content-type", b"text/event-stream")
@@ -71,21 +72,19 @@ class Endpoint:
         self._app = owner
         self._card = card
         self._max_body_bytes = owner.max_body_bytes
+        self._auth = owner.auth
+        self._meter = owner.meter
+        self._guarded = self._auth is not None or self._meter is not None
         self._serves_v1 = V1 in owner.dialects
         self._unary: dict[str, Callable[[Dialect, Any, Caller], Awaitable[bytes]]] = {
             "SendMessage": self._send_message,
             "GetTask": self._get_task,
             "ListTasks": self._list_tasks,
             "CancelTask": self._cancel_task,
-        }
-        self._auth = owner.auth
-        self._meter = owner.meter
-        self._guarded = self._auth is not None or self._meter is not None
-        self._absent: dict[str, Callable[[], Awaitable[None]]] = {
-            "CreateTaskPushNotificationConfig": service.create_push_notification_config,
-            "GetTaskPushNotificationConfig": service.get_push_notification_config,
-            "ListTaskPushNotificationConfigs": service.list_push_notification_configs,
-            "DeleteTaskPushNotificationConfig": service.delete_push_notification_config,
+            "CreateTaskPushNotificationConfig": self._create_config,
+            "GetTaskPushNotificationConfig": self._get_config,
+            "ListTaskPushNotificationConfigs": self._list_configs,
+            "DeleteTaskPushNotificationConfig": self._delete_config,
         }
 
     async def handle(self, scope: Scope, headers: Headers, path: str, receive: Receive, send: Send) -> Stream | None:
@@ -104,7 +103,10 @@ class Endpoint:
                 send, rest.VerbNotAllowed(scope["method"], path or "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
             )
             return None
-        if path in CARD_PATHS:
+        if path in CARD_PATHS and (path != JWKS_PATH or self._card.has_keys):
+            if path == JWKS_PATH:
+                await self._card.answer_keys(scope, headers, send)
+                return None
             await self._card.answer(scope, headers, send, old=path == OLD_WELL_KNOWN_PATH)
             return None
         caller = _PLAIN_CALLER
@@ -153,12 +155,15 @@ class Endpoint:
             method = dialect.methods.get(call.method)
             if method is None:
                 raise dialects.method_not_found(dialect, call.method)
+            observed = self._app.observer is not None
+            if observed:
+                called("jsonrpc", method.name, dialect.version, self.service.agent.name)
             caller = self._caller(scope, headers, who, dialect)
             if self._guarded:
                 self._check_permitted(scope, caller, method)
-            if method.name in self._absent:
-                await self._absent[method.name]()
             request = dialect.read_params(method, call.params)
+            if observed:
+                named(request)
             operation = self._unary.get(method.name)
             if operation is None and method is _EXTENDED_CARD:
                 operation = partial(self._extended_card, scope, headers)
@@ -184,6 +189,7 @@ class Endpoint:
     async def _refuse_jsonrpc(
         self, send: Send, id_: bytes, error: A2AError, dialect: Dialect, method: Method | None = None
     ) -> None:
+        refused(error)
         # JSON-RPC answers with status 200; what is refused before or beside it says so to proxies, too.
         status = error.http_status if error.http_status in _OF_HTTP else 200
         body = _rpc_error(id_, error, dialect)
@@ -237,13 +243,16 @@ class Endpoint:
                     check_json(content_type.decode("latin-1"))
                 body = await self._body(headers, receive)
             dialect = form.dialect(body, headers.get(b"user-agent", b""))
+            observed = self._app.observer is not None
+            if observed:
+                called("rest", method.name, dialect.version, self.service.agent.name)
             caller = self._caller(scope, headers, who, dialect)
             if self._guarded:
                 self._check_permitted(scope, caller, method)
-            if method.name in self._absent:
-                await self._absent[method.name]()
             query = scope["query_string"].decode("latin-1")
             request = rest.read_request(dialect, method, fields, query, body)
+            if observed:
+                named(request)
             operation = self._unary.get(method.name)
             if operation is None and method is _EXTENDED_CARD:
                 operation = partial(self._extended_card, scope, headers)
@@ -304,6 +313,19 @@ class Endpoint:
 
     async def _cancel_task(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
         return dialect.encode_task(await self.service.cancel_task(request, caller))
+
+    async def _create_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_config(await self.service.create_push_notification_config(request, caller))
+
+    async def _get_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_config(await self.service.get_push_notification_config(request, caller))
+
+    async def _list_configs(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        return dialect.encode_configs(await self.service.list_push_notification_configs(request, caller))
+
+    async def _delete_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
+        await self.service.delete_push_notification_config(request, caller)
+        return b"{}" if dialect is V1 else b"null"
 
     async def _extended_card(
         self, scope: Scope, headers: Headers, dialect: Dialect, request: Any, caller: Caller
@@ -410,7 +432,7 @@ def _rpc_error(id_: bytes, error: A2AError, dialect: Dialect) -> bytes:
 
 def _headers_of(error: A2AError) -> list[tuple[bytes, bytes]]:
     """What a refusal says in headers: when to try again, and how to authenticate."""
-    if isinstance(error, Overloaded):
+    if isinstance(error, Unavailable):
         return [(b"retry-after", str(error.retry_after_s).encode())]
     if isinstance(error, Unauthenticated | PermissionDenied):
         return [(b"www-authenticate", challenge.encode("latin-1", "replace")) for challenge in error.challenges]
@@ -446,6 +468,7 @@ def _address(scope: Scope) -> str:
 
 async def refuse(send: Send, error: A2AError, form: rest_forms.RestForm = rest_forms.V1_FORM) -> None:
     """Answer with an error as REST has it (§11.6)."""
+    refused(error)
     extra = _headers_of(error)
     if isinstance(error, rest.VerbNotAllowed):
         extra = [(b"allow", ", ".join(error.allowed).encode())]

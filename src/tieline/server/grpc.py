@@ -10,6 +10,7 @@ import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,7 +20,6 @@ try:
     from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
     from google.rpc.status_pb2 import Status
     from grpc_health.v1 import health_pb2
-    from grpc_health.v1.health import aio as health
     from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
     from grpc_reflection.v1alpha import reflection
 except ImportError as error:
@@ -39,9 +39,12 @@ from tieline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
+from tieline.operation.observing import Observer
+from tieline.operation.requests import ObservedRequest, named, refused
 from tieline.server.asgi import App
 from tieline.server.auth.identity import Shown
 from tieline.server.auth.subject import subject_of_pem
+from tieline.server.grpc_health import GrpcHealth
 from tieline.server.rates import counted
 from tieline.server.tls import Tls
 from tieline.wire import protobuf, protobuf03
@@ -78,12 +81,13 @@ class GrpcServer:
     """
 
     def __init__(self, app: App) -> None:
-        self.open: set[Cursor] = set()  # of streams
+        self.open: set[Cursor] = app.calls  # of streams
         self.stopping = False
         self._http_url: str | None = None
+        self.observer = app.observer
         self._app = app
         self._strict = app.strict
-        self._health = health.HealthServicer()
+        self._health = GrpcHealth(app.readiness)
         self._server: Any = None
         self._max_body_bytes = app.max_body_bytes
         services = app.services
@@ -134,8 +138,7 @@ class GrpcServer:
         reflection.enable_server_reflection(
             (*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME), server
         )
-        for name in ("", *self._names):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.know(self._names)
         if not share_port:
             _check_free(host, port)
         try:
@@ -182,13 +185,16 @@ class GrpcServer:
 
     def service(self, request: Any) -> tuple[Service, Any]:
         """The agent's service that a request is for, and the request as it is for it. Raises InvalidParams."""
-        if self._only is not None:
-            return self._only, request
-        service = self._by_name.get(request.tenant or "")
+        service = self._only
         if service is None:
-            names = ", ".join(sorted(self._by_name))
-            raise InvalidParams.at("tenant", f"has to name an agent of this server: {names}")
-        return service, replace(request, tenant=None)
+            service = self._by_name.get(request.tenant or "")
+            if service is None:
+                names = ", ".join(sorted(self._by_name))
+                raise InvalidParams.at("tenant", f"has to name an agent of this server: {names}")
+            request = replace(request, tenant=None)
+        if self.observer is not None:
+            named(request, service.agent.name)
+        return service, request
 
     async def admitted(self, context: Any, operation: str) -> Caller:
         """Who calls, if it may do this now. Raises Unauthenticated, PermissionDenied, RateLimited, Overloaded."""
@@ -206,7 +212,7 @@ class GrpcServer:
 
     async def leave(self) -> None:
         """Tell those who ask for the server's health that it is about to go."""
-        await self._health.enter_graceful_shutdown()
+        await self._health.leave()
 
     async def stop(self) -> None:
         """End every stream, then the server. Calls that are still open after a moment are cut off."""
@@ -241,7 +247,19 @@ class _Method:
         self._nameless = not strict or self._old  # §3.6.2: a request without a version is one of 0.3
         self._call = operation
         make = grpc.unary_stream_rpc_method_handler if rpc.streaming else grpc.unary_unary_rpc_method_handler
-        self.handler = make(self._stream if rpc.streaming else self._answer)
+        answer = self._stream if rpc.streaming else self._answer
+        self.handler = make(answer if server.observer is None else self._observed(server.observer, answer))
+
+    def _observed(self, observer: Observer, answer: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """`answer`, while somebody looks on."""
+
+        async def observed(data: bytes, context: Any) -> Any:
+            request = ObservedRequest(perf_counter(), binding="grpc")
+            request.method = self._rpc.operation
+            request.dialect = self._version
+            return await observer.rpc(request, context.invocation_metadata() or (), answer(data, context))
+
+        return observed
 
     async def _answer(self, data: bytes, context: Any) -> bytes:
         try:
@@ -309,6 +327,7 @@ class _Method:
 
     async def _abort(self, context: Any, error: A2AError) -> None:
         """End a call with an error (A2A 1.0 §10.6). Callers of 0.3 know it by the name in front of its sentence."""
+        refused(error)
         status, message = error.grpc_status, error.message
         if self._old:
             status = "UNIMPLEMENTED" if isinstance(error, _ABSENT_03) else status
@@ -365,8 +384,20 @@ async def _follow_03(service: Service, request: Any, caller: Caller) -> Cursor:
     return await service.subscribe_to_task(request, caller, until_input=True, even_ended=True)
 
 
-async def _create_webhook(service: Service, request: Any, caller: Caller) -> Any:
-    return await service.create_push_notification_config()
+async def _create_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.create_push_notification_config(request, caller)
+
+
+async def _get_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.get_push_notification_config(request, caller)
+
+
+async def _list_configs(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.list_push_notification_configs(request, caller)
+
+
+async def _delete_config(service: Service, request: Any, caller: Caller) -> Any:
+    return await service.delete_push_notification_config(request, caller)
 
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
@@ -376,10 +407,10 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
     "ListTasks": _list,
     "CancelTask": _cancel,
     "SubscribeToTask": _subscribe,
-    "CreateTaskPushNotificationConfig": _create_webhook,
-    "GetTaskPushNotificationConfig": _create_webhook,
-    "ListTaskPushNotificationConfigs": _create_webhook,
-    "DeleteTaskPushNotificationConfig": _create_webhook,
+    "CreateTaskPushNotificationConfig": _create_config,
+    "GetTaskPushNotificationConfig": _get_config,
+    "ListTaskPushNotificationConfigs": _list_configs,
+    "DeleteTaskPushNotificationConfig": _delete_config,
 }
 
 

@@ -28,6 +28,7 @@ _KEYS_BYTES: Final = 256 * 1024
 _FETCH_S: Final = 10.0
 _KEPT_S: Final = 3600.0
 _PAUSE_S: Final = 30.0  # between two fetches for keys that are not known
+_PAUSE_AFTER_FAILURE_S: Final = 5.0
 _AGE_S: Final = 300.0
 _SKEW_S: Final = 60.0
 _TOKEN_CHARACTERS: Final = 16_384
@@ -73,7 +74,7 @@ class Verifier:
         issuer: str | None = None,
         max_age_s: float = _AGE_S,
     ) -> None:
-        self._audience = audience
+        self._audience = None if audience is None else audience.rstrip("/")
         self._issuer = issuer
         self._max_age_s = max_age_s
         self._url = keys if isinstance(keys, str) else None
@@ -121,7 +122,8 @@ class Verifier:
         if self._issuer is not None and claims.get("iss") != self._issuer:
             raise NotSigned("The signature is by another sender (iss).", forbidden=True)
         meant = claims.get("aud")
-        if self._audience is not None and self._audience not in (meant if isinstance(meant, list) else [meant]):
+        named = [str(each).rstrip("/") for each in (meant if isinstance(meant, list) else [meant])]
+        if self._audience is not None and self._audience not in named:
             raise NotSigned("The signature is for another receiver (aud).", forbidden=True)
 
     async def _known(self, kid: str | None) -> KeySet:
@@ -137,7 +139,7 @@ class Verifier:
                     self._keys = await _fetched(self._url)
                     self._until = now + _KEPT_S
                 except KeysUnavailable:
-                    self._fetched = float("-inf")
+                    self._fetched = now - _PAUSE_S + _PAUSE_AFTER_FAILURE_S
                     if self._keys is None:
                         raise
         if self._keys is None:

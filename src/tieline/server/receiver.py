@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -57,8 +58,8 @@ class WebhookReceiver:
     """A webhook: an ASGI application, to run or to mount, that gives the notifications it is sent (A2A 1.0 §13.2).
 
         receiver = WebhookReceiver(token=secret)
-        app.mount("/hook", receiver)                    # or run it: uvicorn.Server(uvicorn.Config(receiver))
-        async for notification in receiver: ...
+        async with receiver.listening(port=9000) as url:    # or app.mount("/hook", receiver)
+            async for notification in receiver: ...
 
     A sender hears 2xx when its notification was handed over: taken by an iterator, or by `handler`, whose return is
     awaited; a handler that raises is a 500, and the sender tries again. What was handed over and comes again is
@@ -77,7 +78,8 @@ class WebhookReceiver:
         answer_s: How long a sender waits for its notification to be taken by an iterator; it is kept for the iterator
             all the same.
         max_body_bytes: Longer notifications are refused with 413.
-        waiting: How many may be there that nobody has taken; more are refused with 503.
+        waiting: How many may be there that nobody has taken, or that the handler is at work on; more are refused with
+            503.
         remember_s: How long those that were handed over are known again; `remembered` of them at most.
 
     Raises ValueError when what is asked for makes no sense, or is nothing.
@@ -149,6 +151,20 @@ class WebhookReceiver:
             taken.set_result(None)
         return notification
 
+    @asynccontextmanager
+    async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str, None]:
+        """Serve it until the block ends, and then end its iterators; gives its URL. Port 0 is any free one.
+
+        Raises CannotServe when the address is taken or not allowed.
+        """
+        from tieline.server.listening import listening
+
+        async with listening(self, host, port) as url:
+            try:
+                yield url
+            finally:
+                self.close()
+
     def close(self) -> None:
         """End the iterators, behind what is there already; what comes now is refused with 503."""
         self._closed = True
@@ -193,7 +209,7 @@ class WebhookReceiver:
             if under_way is not None:
                 await self._wait_for(under_way)
                 return
-        if self._closed or len(self._waiting) >= self._most_waiting:
+        if self._closed or len(self._handing) >= self._most_waiting:
             raise Refused(503, "The webhook takes no more notifications now.")
         handing: asyncio.Future[None] = (
             asyncio.get_running_loop().create_future()

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from tieline.engine.agent import Agent
+from tieline.engine.agent import Agent, slug_of
+from tieline.engine.push import Push
 from tieline.engine.service import Limits
+from tieline.operation.observing import Telemetry
 from tieline.server.asgi import App, app
 from tieline.server.auth.auth import Auth
 from tieline.server.auth.certificate import ClientCertificate
@@ -30,8 +32,9 @@ from tieline.wire.dialects import VERSIONS
 
 if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
+    from tieline.wire.signing import CardSigner
 
-__all__ = ["bind", "serve"]
+__all__ = ["bind", "http_url", "serve"]
 
 _FORCED_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
@@ -55,6 +58,7 @@ def serve(
     drain_s: float = 5.0,
     max_body_bytes: int = 64 * 1024 * 1024,
     limits: Limits | None = None,
+    card_signer: CardSigner | None = None,
     on_ready: Callable[[Sequence[str]], None] | None = None,
     on_grpc: Callable[[str], None] | None = None,
     on_drain: Callable[[int], None] | None = None,
@@ -62,7 +66,14 @@ def serve(
     listening: socket.socket | None = None,
     auth: Auth | None = None,
     rates: Rates | None = None,
+    push: Push | None = None,
     tls: Tls | None = None,
+    telemetry: Telemetry | None = None,
+    ops_port: int | None = None,
+    ops_host: str = "127.0.0.1",
+    ops_link: socket.socket | None = None,
+    on_ops: Callable[[str], None] | None = None,
+    drain_delay_s: float = 0.0,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then drain: new work is refused, agents at work may finish for `drain_s` seconds.
 
@@ -81,7 +92,16 @@ def serve(
         listening: A socket that is bound already, which other processes may listen on, too, and so on `grpc_port`.
         auth: Who may call; None is everybody who reaches it.
         rates: How much each caller may ask for.
+        push: That the agents send push notifications, and how; None: they do not.
         tls: The certificate to serve with; None is plain HTTP, for this machine or behind a proxy.
+        telemetry: What the server tells of itself. Traces go where the OTEL_* variables say, unless the program has
+            set a TracerProvider.
+        ops_port: Serve /healthz, /readyz and /metrics there, on `ops_host`, and no more beside the agents; 0 is any
+            free port.
+        ops_link: A socket on which a watching process asks for what would be told on such a port.
+        on_ops: Called with the URL of the operator's port, before `on_ready`.
+        drain_delay_s: How long requests are still taken behind the signal, while /readyz says that they should not
+            come any more: so long load balancers may need to hear of it.
 
     Raises:
         CannotServe: an address is taken or not allowed, the store cannot be opened, or what gRPC needs is missing.
@@ -106,16 +126,33 @@ def serve(
             limits=limits,
             auth=auth,
             rates=rates,
+            push=push,
+            card_signer=card_signer,
         )
     _check_certificates(application.auth, tls)
     if grpc_port is not None and not {"1.0", "0.3"} & {dialect.version for dialect in application.dialects}:
         raise CannotServe("gRPC began with A2A 0.3: serve that version or 1.0, too, or leave gRPC out.")
+    exporting = None
+    if telemetry is not None:
+        try:
+            application.observe(telemetry)
+            if telemetry.traces:
+                from tieline.operation.tracing import Exporting
+
+                exporting = Exporting(_service_name(application))
+        except ImportError as error:
+            raise CannotServe(str(error)) from None
     shares = listening is not None
     grpc = None if grpc_port is None else _Grpc(application, host, grpc_port, public_url, on_grpc, shares, tls)
     if listening is None:
         listening = bind(host, port)
+    ops = None
+    if ops_port is not None or ops_link is not None:
+        application.probed = False
+        ops = _Ops(application, None if ops_port is None else bind(ops_host, ops_port, "--ops-port"), ops_link, on_ops)
     config = uvicorn.Config(
         application,
+        log_config=None,
         log_level="warning",
         access_log=False,
         proxy_headers=trust_forwarded,
@@ -134,11 +171,13 @@ def serve(
         else f"{'http' if tls is None else 'https'}://{_in_url(host)}:{actual_port}"
     )
     urls = [base + path for path in application.agents]
-    server = _Server(config, application, grpc, urls, on_ready, on_drain, leave_s)
+    server = _Server(config, application, grpc, ops, urls, on_ready, on_drain, leave_s, drain_delay_s)
     try:
         server.run(sockets=[listening])
     finally:
         listening.close()
+        if exporting is not None:
+            exporting.close()
     if server.failure is not None:
         raise CannotServe(str(server.failure)) from server.failure
 
@@ -183,6 +222,43 @@ class _Grpc:
             self._on_ready(self._app.grpc_address or "")
 
 
+class _Ops:
+    """What the operator is told beside the agents' port."""
+
+    def __init__(
+        self,
+        application: App,
+        listening: socket.socket | None,
+        link: socket.socket | None,
+        on_ready: Callable[[str], None] | None,
+    ) -> None:
+        from tieline.server.ops import AppPages, OpsServer, answer_parent
+
+        self._listening = listening
+        self._link = link
+        self._on_ready = on_ready
+        self._pages = AppPages(application)
+        self._server = OpsServer(self._pages)
+        self._answer_parent = answer_parent
+        self._answering: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to answer; before the agents do, so that a slow start is seen as one."""
+        if self._link is not None:
+            self._answering = asyncio.ensure_future(self._answer_parent(self._link, self._pages))
+        if self._listening is not None:
+            await self._server.start(self._listening)
+            if self._on_ready is not None:
+                host, port = self._listening.getsockname()[:2]
+                self._on_ready(http_url(host, port))
+
+    async def stop(self) -> None:
+        """Answer no more."""
+        await self._server.stop()
+        if self._answering is not None:
+            self._answering.cancel()
+
+
 class _Server(uvicorn.Server):
     """uvicorn's server, with our start before its own and our drain before its shutdown."""
 
@@ -191,19 +267,23 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         application: App,
         grpc: _Grpc | None,
+        ops: _Ops | None,
         urls: Sequence[str],
         on_ready: Callable[[Sequence[str]], None] | None,
         on_drain: Callable[[int], None] | None,
         leave_s: float | None,
+        drain_delay_s: float,
     ) -> None:
         super().__init__(config)
         self.failure: StoreError | CannotServe | None = None
         self._app = application
         self._grpc = grpc
+        self._ops = ops
         self._urls = urls
         self._on_ready = on_ready
         self._on_drain = on_drain
         self._leave_s = leave_s
+        self._drain_delay_s = drain_delay_s
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
@@ -225,6 +305,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
+            if self._ops is not None:
+                await self._ops.start()
             await self._app.start()
             if self._grpc is not None:
                 await self._grpc.start(self._urls[0])
@@ -244,9 +326,15 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.failure is not None:
+            if self._ops is not None:
+                await self._ops.stop()
             return
+        self._app.leave()
         if self._grpc is not None:
             await self._grpc.server.leave()
+        until = asyncio.get_running_loop().time() + self._drain_delay_s
+        while (left := until - asyncio.get_running_loop().time()) > 0 and not self.force_exit:  # noqa: ASYNC110 - a signal sets it
+            await asyncio.sleep(min(left, 0.1))  # requests are answered meanwhile
         busy = sum(service.busy for service in self._app.services.values())
         drain = asyncio.ensure_future(self._app.drain())
         await asyncio.sleep(0)  # new work is refused from here on
@@ -260,6 +348,8 @@ class _Server(uvicorn.Server):
         if self._grpc is not None:
             await self._grpc.server.stop()
         await super().shutdown(sockets)
+        if self._ops is not None:
+            await self._ops.stop()
         self._leave_in(self._leave_s)
 
     def _leave_in(self, seconds: float | None) -> None:
@@ -295,8 +385,8 @@ def close_slow(connections: Iterable[object], now: float) -> None:
             look(now)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket for this address. Raises CannotServe."""
+def bind(host: str, port: int, option: str = "--port") -> socket.socket:
+    """A socket for this address, which `option` has given. Raises CannotServe."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -305,7 +395,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with --port.") from None
+        raise CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with {option}.") from None
     listening.set_inheritable(True)
     return listening
 
@@ -320,11 +410,22 @@ def _hosts(host: str, public_url: str | None, allowed: Iterable[str], trust_forw
     return frozenset({*named, "localhost", "127.0.0.1", "[::1]", _in_url(host).lower()})
 
 
+def _service_name(application: App) -> str:
+    """What traces call the server, unless OTEL_SERVICE_NAME does: the agent's name where there is one agent."""
+    agents = list(application.agents.values())
+    return slug_of(agents[0].name) if len(agents) == 1 else "tieline"
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def http_url(host: str, port: int) -> str:
+    """The URL of what listens there."""
+    return f"http://{_in_url(host)}:{port}"
 
 
 def _in_url(host: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tieline.engine.cursor import Cursor
 from tieline.errors import A2AError
 from tieline.event import Event
+from tieline.operation.requests import refused
 from tieline.wire import sse
 from tieline.wire.dialect import Dialect, EventEncoder
 from tieline.wire.v1 import V1
@@ -146,6 +147,7 @@ class Stream:
                     if not news:
                         await send({"type": "http.response.body", "body": sse.KEEP_ALIVE, "more_body": True})
             if cursor.failure is not None:
+                refused(cursor.failure)
                 frame = sse.frame(self._encode_error(cursor.failure))
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

@@ -15,7 +15,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tieline.server.ops import WorkerLink
 
 __all__ = ["Worker", "supervise", "worker_command"]
 
@@ -27,8 +30,9 @@ _STEADY_S: Final = 30.0  # a worker that has lived so long has not died of its s
 class Worker:
     """A process that a parent has started."""
 
-    def __init__(self, listening: int, ready: int, leash: int) -> None:
+    def __init__(self, listening: int, ready: int, leash: int, ops: int | None = None) -> None:
         self.socket = socket.socket(fileno=listening)
+        self.ops = None if ops is None else socket.socket(fileno=ops)  # on which the parent asks how it is
         self._ready = ready
         self._leash = leash
         threading.Thread(target=self._watch, name="tieline-leash", daemon=True).start()
@@ -57,13 +61,14 @@ def supervise(
     *,
     on_ready: Callable[[dict[str, Any]], None],
     note: Callable[[str], None],
+    ops: socket.socket | None = None,
 ) -> int:
     """Run `command` in `count` processes until SIGINT or SIGTERM; returns the exit code.
 
     They get the signal, too, and end as a single server does. The first one is started alone: what keeps it from
-    starting would keep all of them, and is said once.
+    starting would keep all of them, and is said once. At `ops`, a socket that is bound, the operator is told of all.
     """
-    return asyncio.run(_Parent(command, listening, count, on_ready, note).run())
+    return asyncio.run(_Parent(command, listening, count, on_ready, note, ops).run())
 
 
 class _Parent:
@@ -74,6 +79,7 @@ class _Parent:
         count: int,
         on_ready: Callable[[dict[str, Any]], None],
         note: Callable[[str], None],
+        ops: socket.socket | None,
     ) -> None:
         self._command = command
         self._listening = listening
@@ -82,6 +88,8 @@ class _Parent:
         self._note = note
         self._processes: set[asyncio.subprocess.Process] = set()
         self._pipes: dict[asyncio.subprocess.Process, int] = {}  # on which a worker says that it is ready
+        self._ops = ops
+        self._links: dict[int, WorkerLink] = {}  # by the number of a worker, from 1
         self._codes: list[int] = []
         self._ending = asyncio.Event()
         self._leash, self._held = os.pipe()
@@ -92,12 +100,18 @@ class _Parent:
             loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGHUP, self._end, signal.SIGTERM)  # there is nothing to read anew
         keepers: list[asyncio.Task[None]] = []
+        server = None
         try:
-            first = await self._start()
+            if self._ops is not None:
+                from tieline.server.ops import OpsServer, WorkersPages
+
+                server = OpsServer(WorkersPages(self._links, self._ending))
+                await server.start(self._ops)
+            first = await self._start(1)
             said = await self._hear(first)
             if said is None:
                 return await self._gone(first)
-            others = [await self._start() for _ in range(self._count - 1)]
+            others = [await self._start(number) for number in range(2, self._count + 1)]
             for process in others:
                 if await self._hear(process) is None and not self._ending.is_set():
                     code = await self._gone(process)
@@ -106,9 +120,13 @@ class _Parent:
                     return code or 1
             if not self._ending.is_set():
                 self._on_ready(said)
-            keepers = [asyncio.ensure_future(self._keep(process)) for process in (first, *others)]
+            keepers = [
+                asyncio.ensure_future(self._keep(process, number)) for number, process in enumerate((first, *others), 1)
+            ]
             await asyncio.wait(keepers)
         finally:
+            if server is not None:
+                await server.stop()
             os.close(self._held)  # whoever is left ends now
         return max(self._codes, default=0)
 
@@ -118,19 +136,31 @@ class _Parent:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self, number: int) -> asyncio.subprocess.Process:
         ready, told = os.pipe()
-        handed = (self._listening.fileno(), told, self._leash)
+        handed = [self._listening.fileno(), told, self._leash]
+        theirs = None
+        if self._ops is not None:
+            from tieline.server.ops import WorkerLink
+
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            handed.append(theirs.fileno())
+            if (before := self._links.pop(number, None)) is not None:
+                before.close()
+            self._links[number] = WorkerLink(ours)
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 env={**os.environ, _VARIABLE: ",".join(str(fd) for fd in handed)},
-                pass_fds=handed,
+                pass_fds=tuple(handed),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C is told by the parent, once
             )
         finally:
             os.close(told)
+            if theirs is not None:
+                theirs.close()
         self._pipes[process] = ready
         self._processes.add(process)
         if self._ending.is_set():
@@ -154,7 +184,7 @@ class _Parent:
         self._processes.discard(process)
         return 128 - code if code < 0 else code
 
-    async def _keep(self, process: asyncio.subprocess.Process) -> None:
+    async def _keep(self, process: asyncio.subprocess.Process, number: int) -> None:
         """Start a worker again whenever it dies, until all are to end."""
         loop = asyncio.get_running_loop()
         deaths = 0
@@ -173,7 +203,7 @@ class _Parent:
                     await self._ending.wait()
             if self._ending.is_set():
                 return
-            process = await self._start()
+            process = await self._start(number)
             await self._hear(process)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tieline.card import AgentCard, SecurityRequirement, StringList
 from tieline.engine.turn import Caller
-from tieline.errors import Overloaded, PermissionDenied, Unauthenticated
+from tieline.errors import Overloaded, PermissionDenied, Unauthenticated, Unavailable
 from tieline.server.auth.identity import Identity, Refused, Scheme, Shown, Together
 from tieline.server.rates import Meter, Rates, place
 from tieline.wire.methods import METHODS
@@ -120,7 +120,7 @@ class Auth:
 
     async def _found(self, shown: Shown) -> Caller:
         words = ""
-        not_now: Overloaded | None = None
+        not_now: Overloaded | Unavailable | None = None
         for way in self._ways:
             try:
                 found = [(scheme, scheme.find(shown)) for scheme in way]
@@ -135,7 +135,7 @@ class Auth:
                 )
             except Refused as refused:
                 words = words or str(refused)
-            except Overloaded as error:  # what this way needs is not there; another one may do without
+            except (Overloaded, Unavailable) as error:  # what this way needs is not there; another one may do without
                 not_now = not_now or error
         if not_now is not None:
             raise not_now

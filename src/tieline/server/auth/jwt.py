@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tieline.card import HTTPAuthSecurityScheme, OpenIdConnectSecurityScheme, SecurityScheme
-from tieline.errors import Overloaded
+from tieline.errors import Unavailable
 from tieline.server.auth.identity import Identity, Refused, Shown
 from tieline.server.auth.secrets import bearer_of
 
@@ -118,7 +118,7 @@ class Jwt:
         except keys.KeysUnavailable as error:
             log.error("tokens of %s cannot be checked: %s", self._issuer, error)
             wait_s = math.ceil(self._keys.again_s)
-            raise Overloaded("Tokens cannot be checked at the moment.", retry_after_s=wait_s) from None
+            raise Unavailable("Tokens cannot be checked at the moment.", retry_after_s=wait_s) from None
         return self._identity(claims)
 
     async def _verified(self, token: bytes) -> dict[str, Any]:
