@@ -144,7 +144,7 @@ def test_who_shows_no_certificate_or_an_untrusted_one_never_reaches_the_agent(
         by_http(ports[0], authority.trusting(shown))
     with pytest.raises(grpc.RpcError) as refusal:
         by_rpc(ports[1], authority, shown)
-    assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+    assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_empty_subject_is_nobody(ports: tuple[int, int], authority: Authority) -> None:
@@ -153,7 +153,7 @@ def test_empty_subject_is_nobody(ports: tuple[int, int], authority: Authority) -
         by_http(ports[0], authority.trusting(shown))
     with pytest.raises(grpc.RpcError) as refusal:
         by_rpc(ports[1], authority, shown)
-    assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+    assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_certificates_without_tls_are_refused_at_start(tmp_path: Path) -> None:

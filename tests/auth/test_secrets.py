@@ -18,6 +18,7 @@ from tests.behaviour.serving import Serve, over
 from tieline.engine.turn import Caller
 from tieline.errors import Unauthenticated
 from tieline.server.auth import ApiKey, Auth, Basic, Bearer, Identity, Shown, auth, secrets, tokens
+from tieline.server.auth.identity import Refused
 from tieline.server.auth.tokens import make_token
 
 VERSION = [("A2A-Version", "1.0")]
@@ -169,7 +170,7 @@ class _RevokedMeanwhile:
 
     def check(self, secret: bytes) -> Identity:
         if not self.valid:
-            raise auth.Refused("It is revoked.")
+            raise Refused("It is revoked.")
         self.valid = False
         self.generation += 1
         return Identity("ada")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tieline.card import AgentCard, SecurityRequirement, StringList
 from tieline.engine.turn import Caller
-from tieline.errors import Overloaded, PermissionDenied, Unauthenticated, Unavailable
+from tieline.errors import PermissionDenied, Unauthenticated, Unavailable
 from tieline.server.auth.identity import Identity, Refused, Scheme, Shown, Together
 from tieline.server.rates import Meter, Rates, place
 from tieline.wire.methods import METHODS
@@ -102,7 +102,7 @@ class Auth:
     # --- a request ----------------------------------------------------------------------------------------------------
 
     def caller(self, shown: Shown) -> Caller | Awaitable[Caller]:
-        """Who calls. Raises Unauthenticated; Overloaded when that cannot be found out now."""
+        """Who calls. Raises Unauthenticated; Unavailable when that cannot be found out now."""
         scheme = self._only
         if scheme is not None:
             try:
@@ -120,7 +120,7 @@ class Auth:
 
     async def _found(self, shown: Shown) -> Caller:
         words = ""
-        not_now: Overloaded | Unavailable | None = None
+        not_now: Unavailable | None = None
         for way in self._ways:
             try:
                 found = [(scheme, scheme.find(shown)) for scheme in way]
@@ -135,7 +135,7 @@ class Auth:
                 )
             except Refused as refused:
                 words = words or str(refused)
-            except (Overloaded, Unavailable) as error:  # what this way needs is not there; another one may do without
+            except Unavailable as error:  # what this way needs is not there; another one may do without
                 not_now = not_now or error
         if not_now is not None:
             raise not_now
