@@ -85,11 +85,20 @@ def make_token(
     return shown, token
 
 
-def make_password(principal: str, password: str, *, tenant: str = "", scopes: Iterable[str] = ()) -> Token:
+def make_password(
+    principal: str,
+    password: str,
+    *,
+    tenant: str = "",
+    scopes: Iterable[str] = (),
+    lasts: timedelta | None = None,
+    note: str = "",
+) -> Token:
     """The line for somebody who logs in by name and password. Raises ValueError."""
     if not password:
         raise ValueError("a password must not be empty")
     salt = secrets.token_bytes(16)
+    now = datetime.now(UTC).replace(microsecond=0)
     return Token(
         id=secrets.token_hex(4),
         principal=_checked(principal),
@@ -97,7 +106,9 @@ def make_password(principal: str, password: str, *, tenant: str = "", scopes: It
         kind="password",
         tenant=tenant,
         scopes=tuple(scopes),
-        created=datetime.now(UTC).replace(microsecond=0),
+        created=now,
+        expires=None if lasts is None else now + lasts,
+        note=note,
     )
 
 
