@@ -26,6 +26,7 @@ from tieline.errors import (
 )
 from tieline.operation.observing import Observer, Telemetry
 from tieline.server.auth.auth import Auth
+from tieline.server.auth.followers import Followers
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
 from tieline.server.health import METRICS_PATH, PROBE_PATHS, Readiness, answer_metrics, answer_probe
@@ -92,6 +93,7 @@ class App:
         self.store = store
         self.push = push
         self.auth = auth
+        self.followers = None if auth is None else Followers(auth)
         self.meter = None if rates is None else Meter(rates)
         self._signs = card_signer is not None or (push is not None and push.signer is not None)
         self.old_at_once = old_at_once
@@ -341,6 +343,8 @@ class App:
                 await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
+                if self.followers is not None:
+                    self.followers.discard(stream.cursor)
 
     def _is_operation(self, scope: Scope) -> bool:
         """Whether a request is an operator's, of which nobody needs to be told."""

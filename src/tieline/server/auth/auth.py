@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tieline.card import AgentCard, SecurityRequirement, StringList
 from tieline.engine.turn import Caller
 from tieline.errors import PermissionDenied, Unauthenticated, Unavailable
-from tieline.server.auth.identity import Identity, Refused, Scheme, Shown, Together
+from tieline.server.auth.identity import Expired, Identity, Refused, Scheme, Shown, Together
 from tieline.server.rates import Meter, Rates, place
 from tieline.wire.methods import METHODS
 
@@ -81,6 +81,11 @@ class Auth:
     def schemes(self) -> Mapping[str, Scheme]:
         """The schemes by the names that the card has for them."""
         return self._schemes
+
+    @property
+    def generation(self) -> int:
+        """Another number whenever what was found valid may be so no more."""
+        return sum(scheme.generation for scheme in self._schemes.values())
 
     # --- the card -----------------------------------------------------------------------------------------------------
 
@@ -168,6 +173,24 @@ class Auth:
         # Of the generation before the check: what was revoked during it is looked at once more.
         self._known[mark] = _Known(caller, generation, until)
         return caller
+
+    async def lets_in_still(self, caller: Caller, shown: Shown) -> bool:
+        """Whether what has let a caller in is not revoked. What has expired since, or cannot be checked now, is not."""
+        for way in self._ways:
+            if {scheme.name for scheme in way} != caller.schemes:
+                continue
+            for scheme in way:
+                try:
+                    secret = scheme.find(shown)
+                    if secret is None:
+                        return False
+                    await self._checked(scheme, secret, shown.address)
+                except (Expired, Unavailable):
+                    continue
+                except Refused:
+                    return False
+            return True
+        return False
 
     @property
     def wanted(self) -> str:
