@@ -110,6 +110,9 @@ class App:
         self.strict = strict
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
+        self._cors_headers = _CORS_HEADERS + b"".join(
+            b", " + name for name in (auth.headers if auth is not None else ())
+        )
         self._cors_origins = frozenset(origin.lower().rstrip("/") for origin in cors_origins)
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._own_origin = "" if public_url is None else "/".join(public_url.lower().split("/")[:3])
@@ -407,7 +410,8 @@ class App:
                 allow = [
                     (b"access-control-allow-origin", origin),
                     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
-                    (b"access-control-allow-headers", _CORS_HEADERS),
+                    (b"access-control-allow-headers", self._cors_headers),
+                    (b"access-control-expose-headers", b"www-authenticate, retry-after"),
                     (b"vary", b"origin"),
                 ]
                 given = [pair for pair in message["headers"] if pair[0] != b"access-control-allow-origin"]

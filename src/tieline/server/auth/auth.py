@@ -83,6 +83,12 @@ class Auth:
         return self._schemes
 
     @property
+    def headers(self) -> tuple[bytes, ...]:
+        """The headers that callers show API keys in, in small letters."""
+        keys = (scheme.declared.api_key_security_scheme for scheme in self._schemes.values())
+        return tuple(key.name.lower().encode() for key in keys if key is not None and key.location == "header")
+
+    @property
     def generation(self) -> int:
         """Another number whenever what was found valid may be so no more."""
         return sum(scheme.generation for scheme in self._schemes.values())
