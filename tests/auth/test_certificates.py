@@ -161,7 +161,7 @@ def test_certificates_without_tls_are_refused_at_start(tmp_path: Path) -> None:
     async def who(turn: Turn) -> str:
         return turn.caller.principal
 
-    with pytest.raises(ValueError, match="give a tls with a client_ca .* or the header of a proxy"):
+    with pytest.raises(ValueError, match=r"give a tls with a client_ca .* or the header of a proxy"):
         serve_app(who, port=0, auth=Auth(ClientCertificate()))
     with pytest.raises(ValueError, match="client_ca"):
         serve_app(tieline.app(who, auth=Auth(ClientCertificate())), port=0)
