@@ -205,7 +205,7 @@ class Run(WrittenLog):
             self._interrupt()
 
     @property
-    def queued(self) -> int:
+    def mail(self) -> int:
         """How many messages wait for the agent."""
         return len(self._inbox) + (self._next is not None)
 

@@ -59,6 +59,11 @@ class Upkeep(Tasks):
         """How many agents are at work (waiting ones do not count)."""
         return len(self._active) - self.waiting - len(self._line)
 
+    @property
+    def in_line(self) -> int:
+        """How many agents wait for others to finish."""
+        return len(self._line)
+
     def _quiet_run(self, task_id: str, scope: str) -> Run | None:
         """The run of a message whose agent has not made a task of it yet."""
         return next((run for run in self._quiet if run.task_id == task_id and run.scope == scope), None)
@@ -70,20 +75,23 @@ class Upkeep(Tasks):
         if limits.queued_runs and (self._line or self.busy >= limits.concurrent_runs):
             self._line[run] = run.loop.create_future()
             run.in_line = True
-        self._active[run] = whose = self._whose(run.caller)
-        self._count(whose, 1)
+        whose = self._active[run] = "" if limits.runs_per_caller is None else self._whose(run.caller)
+        if whose:
+            self._count(whose, 1)
         if run.state is None:
             self._quiet[run] = None
         if self._ticking is None:
             self._ticking = run.loop.call_later(_TICK_S, self._tick)
 
     def ended(self, run: Run) -> None:
-        if run in self._active:
-            self._count(self._active.pop(run), -1)
-            self._leave_line(run)
-            self._call_next()
         if self.observer is not None:
             self.observer.rests(run)
+        whose = self._active.pop(run, None)
+        if whose:
+            self._count(whose, -1)
+        if whose is not None and self._line:
+            self._leave_line(run)
+            self._call_next()
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
@@ -110,22 +118,24 @@ class Upkeep(Tasks):
 
     def paused(self, run: Run) -> None:
         self.waiting += 1
-        self._count(self._active[run], -1)
-        self._call_next()
+        if whose := self._active[run]:
+            self._count(whose, -1)
+        if self._line:
+            self._call_next()
 
     def unpaused(self, run: Run) -> None:
         self.waiting -= 1
-        self._count(self._active[run], 1)
+        if whose := self._active[run]:
+            self._count(whose, 1)
 
     def _whose(self, caller: Caller) -> str:
         """By what the runs of a caller are counted: whichever tenant it names, they are its own."""
         return f"{len(caller.tenant)}:{caller.tenant}/{caller.principal}"
 
     def _count(self, whose: str, change: int) -> None:
-        if self.limits.runs_per_caller is not None:
-            self._of_callers[whose] += change
-            if not self._of_callers[whose]:
-                del self._of_callers[whose]
+        self._of_callers[whose] += change
+        if not self._of_callers[whose]:
+            del self._of_callers[whose]
 
     def replied(self, run: Run) -> None:
         self._quiet.pop(run, None)

@@ -255,7 +255,7 @@ class _Method:
         """`answer`, while somebody looks on."""
 
         async def observed(data: bytes, context: Any) -> Any:
-            request = ObservedRequest(perf_counter(), binding="grpc")
+            request = ObservedRequest(perf_counter(), binding="grpc", client=_address(context))
             request.method = self._rpc.operation
             request.dialect = self._version
             return await observer.rpc(request, context.invocation_metadata() or (), answer(data, context))
