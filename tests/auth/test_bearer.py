@@ -30,6 +30,14 @@ def is_unauthenticated(answer: Answer, challenge: str = "Bearer") -> bool:
     return answer.status == 401 and answer.headers.get("www-authenticate") == challenge
 
 
+@pytest.mark.requirement(
+    "auth.invalid-credentials-rejected",
+    "auth.challenge-included",
+    "auth.scheme-named",
+    "auth.every-request",
+    "auth.codes",
+    "auth.challenge-with-errors",
+)
 async def test_no_operation_works_without_credentials(serve: Serve, transport: str, tokens: Tokens) -> None:
     agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
     for operation in operations_of(transport):
@@ -69,6 +77,7 @@ async def test_odd_bytes_in_a_token_are_refused_as_any_wrong_one(serve: Serve, t
         assert is_unauthenticated(answer, 'Bearer error="invalid_token"'), (odd, answer)
 
 
+@pytest.mark.requirement("equivalence.authentication")
 async def test_a_right_token_works_and_its_owner_finds_its_task_again(
     serve: Serve, transport: str, tokens: Tokens
 ) -> None:

@@ -123,6 +123,7 @@ def _named(task_id: str) -> Json:
     return {"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": "mine"}], "taskId": task_id}
 
 
+@pytest.mark.requirement("list.authorization-scope")
 @over("jsonrpc", "rest", "grpc")
 async def test_lists_contexts_references_and_page_tokens_show_nothing_of_another_caller(
     serve: Serve, transport: str, tokens: Tokens
