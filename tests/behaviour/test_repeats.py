@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tieline import Turn
 from tests.behaviour.agents import Puppet, asks, make_agent
 from tests.behaviour.harness import message, refused, state_of, text_of
 from tests.behaviour.serving import Serve, every_store, only_in
@@ -91,6 +92,29 @@ async def test_a_repeated_answer_is_heard_once(serve: Serve) -> None:
     assert [text_of(said) for said in one["history"]] == ["begin", "Which?", "this"]
     with refused("UnsupportedOperationError"):
         await agent.send(message("more", taskId=id_))
+
+
+@every_store
+@of_1_0
+@pytest.mark.requirement("send.repeated-message")
+async def test_a_message_whose_task_was_answered_or_cancelled_since_begins_another_one(serve: Serve) -> None:
+    async def asks_once(turn: Turn) -> str:
+        return str(await turn.ask("Which?"))
+
+    agent = await serve(make_agent(asks_once))
+    again = message("begin", messageId="1")
+    tasks = []
+    for _ in range(3):
+        asked = (await agent.send(again))["task"]
+        assert (await agent.send(again))["task"] == asked  # it is known by what was said in it alone
+        answered = (await agent.send(message("this", taskId=asked["id"])))["task"]
+        assert state_of({"task": answered}) == "COMPLETED"
+        tasks.append(asked["id"])
+    asked = (await agent.send(again))["task"]
+    await agent.cancel(asked["id"])
+    last = (await agent.send(again))["task"]
+    assert state_of({"task": last}) == "INPUT_REQUIRED"
+    assert len({*tasks, asked["id"], last["id"]}) == 5
 
 
 @of_1_0
