@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tieline import Turn
 from tests.behaviour.agents import Puppet, asks, make_agent
 from tests.behaviour.harness import message, refused, state_of, text_of
 from tests.behaviour.serving import Serve, every_store, only_in
+from tieline import Turn
 
 of_1_0 = only_in("1.0", why="the same in every version that has message ids")
 
