@@ -30,6 +30,7 @@ def wrk(
     seconds: float,
     cores: Cores,
     version: str | None = "1.0",
+    authorization: str | None = None,
 ) -> float:
     """Right answers a second. A wrong or lost one raises WrongAnswer. `version` is that of A2A-Version; None: none."""
     before = server.processor_s
@@ -45,6 +46,7 @@ def wrk(
             "WANT": "\n".join(want),
             "ACCEPT": "application/json, text/event-stream",
             **({} if version is None else {"VERSION": version}),
+            **({} if authorization is None else {"AUTHORIZATION": authorization}),
         },
         capture_output=True,
         text=True,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +75,12 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def command(name: str, port: int, store: str, grpc_port: int | None = None) -> list[str]:
-    """How `name` is started. The official SDK's server takes store and gRPC port from its environment."""
+def command(name: str, port: int, store: str, grpc_port: int | None = None, options: Sequence[str] = ()) -> list[str]:
+    """How `name` is started; `options` are more of tieline's. The official SDK's server has an environment instead."""
     if name == "tieline":
         tieline = str(Path(sys.executable).with_name("tieline"))
         grpc = [] if grpc_port is None else ["--grpc-port", str(grpc_port)]
-        return [tieline, "serve", "benchmarks/tieline_echo.py", "--store", store, "--port", str(port), *grpc]
+        return [tieline, "serve", "benchmarks/tieline_echo.py", "--store", store, "--port", str(port), *grpc, *options]
     module = {"floor": "benchmarks.floor:app", "a2a-sdk": "benchmarks.official_sdk:app"}[name]
     speed = ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
     return [sys.executable, "-m", "uvicorn", module, *speed, "--port", str(port)]
@@ -94,10 +94,12 @@ def serving(
     store: str = "memory",
     grpc: bool = False,
     environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Start a contestant; it answers when the block begins and is killed when it ends.
 
     `store`: "memory"; "sqlite" is a new file; else the URL of a database. `grpc`: it serves gRPC beside HTTP.
+    `options`: more of `tieline serve`'s.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         if store == "sqlite":
@@ -106,7 +108,7 @@ def serving(
         for_grpc = {"GRPC_PORT": str(grpc_port)} if grpc else {}
         with open(f"{folder}/log", "w+b") as log:
             process = subprocess.Popen(
-                ["taskset", "-c", str(cores.server), *command(name, port, store, grpc_port if grpc else None)],
+                ["taskset", "-c", str(cores.server), *command(name, port, store, grpc_port if grpc else None, options)],
                 cwd=ROOT,
                 env={
                     **os.environ,

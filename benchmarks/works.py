@@ -67,13 +67,13 @@ def rate(
 ) -> float:
     """Answers a second. The server's own warm-up is its probe: a few requests, all checked in full."""
     with serving(name, settings.cores, store=store, environment=environment) as server:
-        body, want = asyncio.run(_probe(server, kind))
+        body, want = asyncio.run(probe(server, kind))
         found = load.wrk(server, body, want, connections=connections, seconds=settings.seconds, cores=settings.cores)
-        asyncio.run(_probe(server, kind))
+        asyncio.run(probe(server, kind))
         return found
 
 
-async def _probe(server: Server, kind: str, version: raw.Version = "1.0") -> tuple[bytes, tuple[str, ...]]:
+async def probe(server: Server, kind: str, version: raw.Version = "1.0") -> tuple[bytes, tuple[str, ...]]:
     """Check answers of this kind in full; return the request to load with, and what every answer must contain."""
     connection = await raw.Connection.open(server.port, version)
     path = server.path
@@ -129,7 +129,7 @@ def _part_of_new(server: Server, kind: str, connections: int, settings: Settings
     rates: dict[raw.Version, list[float]] = {"1.0": [], "0.3": []}
     turns: tuple[raw.Version, ...] = ("1.0", "0.3", "0.3", "1.0")
     for version in turns:
-        body, want = asyncio.run(_probe(server, kind, version))
+        body, want = asyncio.run(probe(server, kind, version))
         rate = load.wrk(
             server,
             body,
@@ -139,7 +139,7 @@ def _part_of_new(server: Server, kind: str, connections: int, settings: Settings
             cores=settings.cores,
             version="1.0" if version == "1.0" else None,
         )
-        asyncio.run(_probe(server, kind, version))
+        asyncio.run(probe(server, kind, version))
         rates[version].append(rate)
     return sum(rates["0.3"]) / sum(rates["1.0"])
 

@@ -4,11 +4,13 @@
 --   WANT    what every answer must contain: plain texts, one a line
 --   ACCEPT  the Accept header
 --   VERSION the A2A-Version header; unset, none is sent
+--   AUTHORIZATION  likewise
 
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.headers["A2A-Version"] = os.getenv("VERSION")
 wrk.headers["Accept"] = os.getenv("ACCEPT")
+wrk.headers["Authorization"] = os.getenv("AUTHORIZATION")
 
 local before, after = string.match(os.getenv("BODY"), "^(.*)@ID@(.*)$")
 wrk.body = os.getenv("BODY")

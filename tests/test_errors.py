@@ -165,6 +165,9 @@ def test_an_error_that_a_peer_reports_comes_back_as_its_class(cls: type[A2AError
     assert isinstance(told, cls) or issubclass(cls, (MediaTypeNotSupported, TaskEnded))  # told as their own kind
     assert (str(told), told.metadata) == ("as the peer says", {"k": "v"})
     by_code = error_for(rpc_code=cls.rpc_code, message="as the peer says")
+    if cls in (Unauthenticated, PermissionDenied):  # others have other errors under our codes for these
+        assert type(by_code) is A2AError
+        return
     assert by_code.rpc_code == cls.rpc_code
     assert issubclass(cls, type(by_code))
 

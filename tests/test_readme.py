@@ -173,6 +173,7 @@ def _constant(line: str) -> str:
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIELINE_TOKENS", str(tmp_path / "tokens.jsonl"))  # not those of whoever runs the tests
     monkeypatch.syspath_prepend(str(tmp_path))
     with contextlib.ExitStack() as servers:
         yield Reader(servers)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tieline.client.discovery import CardCache
     from tieline.client.following import Recovery
     from tieline.client.peer import Peer, connect
+    from tieline.client.saved import saved_credentials
     from tieline.client.simple import CardResult, SendResult, SentTask, discover_agent_card, send_text
     from tieline.client.transport import Timeouts
     from tieline.engine.agent import Agent, agent
@@ -112,6 +113,7 @@ _HOMES = {
     "app": "tieline.server.asgi",
     "connect": "tieline.client.peer",
     "discover_agent_card": "tieline.client.simple",
+    "saved_credentials": "tieline.client.saved",
     "send_text": "tieline.client.simple",
     "serve": "tieline.server.serve",
 }
@@ -168,6 +170,7 @@ __all__ = [
     "app",
     "connect",
     "discover_agent_card",
+    "saved_credentials",
     "send_text",
     "serve",
 ]

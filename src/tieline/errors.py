@@ -504,7 +504,10 @@ _WIRE_ERRORS: tuple[type[A2AError], ...] = (
     ExtensionSupportRequired,
     VersionNotSupported,
 )
-_BY_CODE: dict[int, type[A2AError]] = {cls.rpc_code: cls for cls in _WIRE_ERRORS}
+# The codes of these two are ours: other servers have other errors under them, and only the reason tells.
+_BY_CODE: dict[int, type[A2AError]] = {
+    cls.rpc_code: cls for cls in _WIRE_ERRORS if cls not in (Unauthenticated, PermissionDenied)
+}
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in _WIRE_ERRORS}
 _BY_REASON |= {cls.reason: cls for cls in (BodyTooLarge, MisdirectedRequest, OriginNotAllowed)}
 _BY_REASON |= {cls.reason: cls for cls in (Unavailable, Overloaded, RateLimited)}

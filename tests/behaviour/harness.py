@@ -177,6 +177,7 @@ class Transport(ABC):
         self.agent = agent  # path of the agent below that, "" where the app has only one
         self._by_grpc = by_grpc
         self._streams: list[Stream] = []
+        self.credentials: Json = {}  # headers, or metadata, of each request
 
     def over(self, name: str) -> Transport:
         """The same agent over another transport."""
@@ -189,6 +190,13 @@ class Transport(ABC):
     def _beside(self, kind: type[T], agent: str) -> T:
         other = kind(self.app, self.port, self.root, agent, self._by_grpc)
         other._streams = self._streams
+        other.credentials = self.credentials
+        return other
+
+    def showing(self, credentials: Mapping[str, str]) -> Self:
+        """The same agent, called with these credentials: headers by their names."""
+        other = self._beside(type(self), self.agent)
+        other.credentials = dict(credentials)
         return other
 
     @property

@@ -161,4 +161,4 @@ class Grpc(Transport):
             params = {**params, "tenant": self.agent.removeprefix("/")}
         request = message_of(params, _REQUESTS[operation])
         stub = a2a_pb2_grpc.A2AServiceStub(self.by_grpc.channel)  # type: ignore[no-untyped-call]
-        return getattr(stub, operation)(request, metadata=metadata_of(service))
+        return getattr(stub, operation)(request, metadata=metadata_of({**self.credentials, **service}))

@@ -80,7 +80,7 @@ class JsonRpc(Transport):
     ) -> tuple[int, raw_http.Response]:
         rpc_id = next(_ids)
         body = json.dumps({"jsonrpc": "2.0", "id": rpc_id, "method": operation, "params": params}).encode()
-        sent = [("Content-Type", "application/json"), *headers]
+        sent = [("Content-Type", "application/json"), *self.credentials.items(), *headers]
         return rpc_id, await raw_http.request(self.port, "POST", f"{self.root}{self.agent}/", sent, body)
 
 
@@ -150,11 +150,11 @@ class Rest(Transport):
                 path = path.replace(f"{{{name}}}", quote(str(left.pop(name)), safe=""))
         target = self.root + self.agent + path
         if verb == "POST" and operation != "SubscribeToTask":
-            sent = [("Content-Type", "application/a2a+json"), *headers]
+            sent = [("Content-Type", "application/a2a+json"), *self.credentials.items(), *headers]
             return await raw_http.request(self.port, verb, target, sent, json.dumps(left).encode())
         if left:
             target += "?" + urlencode({name: _in_query(value) for name, value in left.items()})
-        return await raw_http.request(self.port, verb, target, headers)
+        return await raw_http.request(self.port, verb, target, [*self.credentials.items(), *headers])
 
 
 def _in_query(value: Any) -> str:

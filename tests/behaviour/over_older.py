@@ -74,10 +74,10 @@ class _Old(Transport):
     async def _in_10(self, operation: str, params: Json, service: Mapping[str, str]) -> Json:
         return await self.over("direct").call(operation, params, service)
 
-    @staticmethod
-    def _headers(service: Mapping[str, str], last_event_id: int | None = None) -> list[tuple[str, str]]:
+    def _headers(self, service: Mapping[str, str], last_event_id: int | None = None) -> list[tuple[str, str]]:
         """As peers of the time send them: a version only where it is asked for, extensions under their first name."""
-        headers = [("X-A2A-Extensions", value) for name, value in service.items() if name == "A2A-Extensions"]
+        headers = [*self.credentials.items()]
+        headers += [("X-A2A-Extensions", value) for name, value in service.items() if name == "A2A-Extensions"]
         if "A2A-Version" in service and service["A2A-Version"] != VERSION["A2A-Version"]:
             headers.append(("A2A-Version", service["A2A-Version"]))
         return headers if last_event_id is None else [*headers, ("Last-Event-ID", str(last_event_id))]
@@ -214,6 +214,8 @@ class JsonRpc01(_OldJsonRpc):
 
 
 _STATUS: Final = {
+    -32000: 401,
+    -32010: 403,
     -32001: 404,
     -32002: 409,
     -32003: 501,
@@ -226,6 +228,7 @@ _STATUS: Final = {
     -32603: 500,
 }
 """HTTP status of an error: 0.3 says nothing of it, its official packages do."""
+_PASSING: Final = {"OVERLOADED": 503, "UNAVAILABLE": 503, "RATE_LIMITED": 429}
 
 
 def rest_refusal(answer: Json, status: int | None, *, in_stream: bool = False) -> Refused:
@@ -235,7 +238,7 @@ def rest_refusal(answer: Json, status: int | None, *, in_stream: bool = False) -
     assert isinstance(given.pop("type"), str)
     in_03.left_over(given, "an error")
     refusal = Refused(message, code=code, details=details, in_stream=in_stream)
-    assert status in (None, 503 if refusal.reason in ("OVERLOADED", "UNAVAILABLE") else _STATUS[code])
+    assert status in (None, _PASSING.get(refusal.reason or "", _STATUS[code]))
     return refusal
 
 
@@ -367,7 +370,7 @@ class Grpc03(Grpc):
         request = message_of(self._request(operation, params), kind)
         extensions = {"X-A2A-Extensions": service["A2A-Extensions"]} if "A2A-Extensions" in service else {}
         stub = a2a_v0_3_pb2_grpc.A2AServiceStub(self.by_grpc.channel)  # type: ignore[no-untyped-call]
-        return getattr(stub, method)(request, metadata=metadata_of(extensions))
+        return getattr(stub, method)(request, metadata=metadata_of({**self.credentials, **extensions}))
 
     def _request(self, operation: str, params: Json) -> Json:
         if operation in ("SendMessage", "SendStreamingMessage"):

@@ -29,10 +29,15 @@ ERRORS: Final[dict[str, tuple[int, int, str, str]]] = {
     "ExtendedAgentCardNotConfiguredError": (-32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     "ExtensionSupportRequiredError": (-32008, 400, "FAILED_PRECONDITION", "EXTENSION_SUPPORT_REQUIRED"),
     "VersionNotSupportedError": (-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
+    "Unauthenticated": (-32000, 401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+    "PermissionDenied": (-32010, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
+    "RateLimited": (-32603, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED"),
 }
 """JSON-RPC code, HTTP status, google.rpc status and ErrorInfo reason of each error (§3.3.2, §5.4, §9.5, §11.6)."""
 
-PASSING: Final = ("Overloaded", "Unavailable")
+PASSING: Final = ("Overloaded", "Unavailable", "RateLimited")
+_BESIDE: Final = (*PASSING, "Unauthenticated", "PermissionDenied")
+"""What JSON-RPC tells by the HTTP status, too."""
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
@@ -89,10 +94,10 @@ class Refused(Exception):
         code, status, rpc_status, reason = ERRORS[name]
         assert self.code in (code, None), f"not {name}: {self}"
         assert self.rpc_status in (rpc_status, None), f"not {name}: {self}"
-        # Over JSON-RPC HTTP has no say, but that a server which cannot do it now tells proxies so.
-        over_http = status if self.code is None or name in PASSING else 200
+        # Over JSON-RPC HTTP has no say, but that a server with too much to do tells proxies so.
+        over_http = status if self.code is None or name in _BESIDE else 200
         assert self.status in (over_http, None), f"not {name}: {self}"
-        plain = code <= -32600 and name not in PASSING  # JSON-RPC's own errors need no ErrorInfo
+        plain = code <= -32600 and name not in _BESIDE  # JSON-RPC's own errors need no ErrorInfo
         assert self.reason == reason or (plain and self.reason is None), f"not {name}: {self}"
         assert self.message, "an error has to say something to people"
         assert not self.in_stream, "a refusal has to come before the stream"

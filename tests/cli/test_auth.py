@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -142,6 +143,20 @@ def test_a_browser_is_opened_and_its_answer_heard(bare: Tieline, guarded: Guarde
     assert provider.grants() == ["authorization_code"]
 
 
+def test_a_provider_without_a_flow_for_devices_is_signed_in_to_with_a_browser(
+    bare: Tieline, guarded: Guarded, provider: OidcProvider
+) -> None:
+    provider.configure(metadata={"device_authorization_endpoint": None})
+    agent = guarded.agent("oidc")
+    words = ("auth", "login", "-a", agent.url, "--client-id", "desktop", "--issuer", provider.issuer)
+    signed = bare(*words, env={"BROWSER": f"{sys.executable} {HERE / 'visiting.py'} %s"})
+    assert signed.code == 0, signed.err
+    assert signed.fields["Signed in"] == "by authorization code as desktop for scheme oidc"
+    assert signed.fields["Scopes"] == "openid"
+    refused = bare(*words, "--flow", "device-code", "-o", "json")
+    assert "no device authorization endpoint" in refused.error["message"]
+
+
 def test_without_a_browser_the_address_is_shown(bare: Tieline, guarded: Guarded, provider: OidcProvider) -> None:
     agent = guarded.agent("browser")
     words = ("auth", "login", "-a", agent.url, "--client-id", "desktop", "--trust", provider.issuer, "--no-browser")
@@ -222,33 +237,46 @@ def test_what_only_the_card_names_is_asked_for_and_no_is_an_answer(
         assert len(provider.requests("/token")) == (answer == "y")
 
 
+TAKES_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Makes standard input the terminal that passwords are asked for at, and becomes the command."""
+
+
 def at_a_terminal(tieline: Tieline, words: tuple[str, ...], answers: list[tuple[str, str]]) -> tuple[int, str]:
     """A run at a terminal: when a question is there, it is answered. The exit code, and all that was seen."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tieline.folder)
-        os.execve(TIELINE, [str(TIELINE), *words], tieline._environment(None))
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(
+        [sys.executable, "-c", TAKES_TERMINAL, str(TIELINE), *words],
+        cwd=tieline.folder,
+        env=tieline._environment(None),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
     seen = ""
     left = list(answers)
-    timer = threading.Timer(60, os.kill, (pid, 9))
+    timer = threading.Timer(60, run.kill)
     timer.start()
     try:
         while True:
             try:
-                data = os.read(terminal, 65536)
+                data = os.read(ours, 65536)
             except OSError:  # the other end is closed
                 break
             if not data:
                 break
             seen += data.decode(errors="replace")
             if left and seen.endswith(left[0][0]):
-                os.write(terminal, f"{left.pop(0)[1]}\n".encode())
+                os.write(ours, f"{left.pop(0)[1]}\n".encode())
+        code = run.wait()
     finally:
         timer.cancel()
-        os.close(terminal)
-    _, status = os.waitpid(pid, 0)
+        os.close(ours)
     assert not left, f"was not asked for {left[0][0]!r}: {seen}"
-    return os.waitstatus_to_exitcode(status), seen
+    return code, seen
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------
@@ -545,6 +573,34 @@ def test_logout_forgets_also_what_cannot_be_taken_back(bare: Tieline, guarded: G
     assert out.code == 0
     assert "A token could not be taken back; it is good until it expires." in out.err
     assert bare("auth", "status", "-o", "json").json == {"agents": []}
+
+
+PROGRAM = """
+import asyncio, sys, tieline
+
+async def main():
+    credentials = tieline.saved_credentials(sys.argv[1])
+    print(credentials)
+    async with tieline.connect(sys.argv[1], credentials=credentials) as peer:
+        print(await peer.ask("from python"))
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_uses_what_the_command_has_saved(bare: Tieline, guarded: Guarded, provider: OidcProvider) -> None:
+    agent = guarded.agent("machine")
+    assert by_machine(bare, provider, agent).code == 0
+    for _ in range(2):
+        command = [sys.executable, "-c", PROGRAM, agent.url]
+        environment = bare._environment(None)
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert "from python" in run.stdout, run.stderr
+        assert "machine-secret" not in run.stdout
+        assert token_of(bare) not in run.stdout
+        provider.revoke(token_of(bare))
+    assert bare("send", "hi", "-a", agent.url).code == 0
+    assert len(provider.grants()) == 3, "what one process has renewed the next one uses"
 
 
 # --- client certificates ----------------------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ async def test_calls_over_grpc_are_logged_as_those_over_http_are(tmp_path: Path)
     assert (streamed["method"], streamed["agent"], streamed["dialect"]) == ("SendStreamingMessage", "Worker", "1.0")
     assert streamed["task"]
     assert (missed["method"], missed["task"], missed["error"]) == ("GetTask", "nobody", "TASK_NOT_FOUND")
+    assert streamed["client"] == missed["client"] == "127.0.0.1"
 
 
 @within(60)

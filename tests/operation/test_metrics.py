@@ -20,6 +20,7 @@ from tests.server.agents import worker
 from tests.server.raw import A2A_JSON, asgi, in_loop
 from tieline import Telemetry
 from tieline.ids import new_id
+from tieline.server.auth import Auth, Bearer
 from tieline.server.ops import merged
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -149,6 +150,19 @@ async def test_an_app_in_a_server_of_yours_has_its_metrics_beside_it_and_none_un
     await quiet.close()
 
 
+@in_loop
+async def test_what_an_app_tells_already_and_what_its_server_adds_come_together() -> None:
+    app = tieline.app(worker(), telemetry=Telemetry(metrics=True))
+    app.observe(Telemetry(access_log=True))
+    app.observe(Telemetry())
+    app.observe(Telemetry(metrics=True))
+    await asgi(app, "POST", "/message:send", json.dumps(sending("x")).encode(), A2A_JSON)
+    found = samples((await asgi(app, "GET", "/metrics")).body.decode())
+    assert value(found, "tieline_requests_total", method="SendMessage") == 1
+    assert value(found, "tieline_tasks_ended_total") == 1
+    await app.close()
+
+
 @within(60)
 async def test_several_processes_are_told_of_at_one_port_each_with_its_number(tmp_path: Path) -> None:
     url = redis_server().url(f"m{new_id()[:8]}")
@@ -177,6 +191,24 @@ async def test_metrics_of_several_processes_need_the_operators_port(tmp_path: Pa
     async with serving(tmp_path, "--workers", "2", "--metrics", store="redis://127.0.0.1:1") as here:
         assert await here.ended() == 2
         assert any("--metrics with --workers needs --ops-port" in line for line in here.lines)
+
+
+@within(60)
+async def test_where_callers_have_to_authenticate_metrics_are_at_the_operators_port_alone(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.touch(0o600)
+    guard = ("--auth", "bearer", "--tokens", str(tokens), "--metrics")
+    async with serving(tmp_path, *guard) as here:
+        assert await here.ended() == 2
+        assert any("--metrics with --auth needs --ops-port" in line for line in here.lines)
+    async with serving(tmp_path, *guard, "--ops-port", "0") as here:
+        assert (await call(here.url, "ListTasks", {})).status == 401
+        assert (await fetch(f"{here.url}/metrics")).status == 401
+        assert value(await scraped(here), "tieline_requests_total", code="UNAUTHENTICATED") >= 1
+    app = tieline.app(worker(), telemetry=Telemetry(metrics=True), auth=Auth(Bearer(tokens)))
+    assert (await asgi(app, "GET", "/metrics")).status == 401
+    assert (await asgi(app, "GET", "/readyz")).status == 200
+    await app.close()
 
 
 def test_pages_of_several_processes_become_one() -> None:

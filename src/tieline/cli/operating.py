@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import click
 
 from tieline.cli.amounts import read_seconds
+from tieline.cli.errors import UsageFault
 from tieline.cli.notes import Notes
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ def set_up(options: Mapping[str, Any], *, debug: bool) -> Lines:
 
 
 def telemetry_of(options: Mapping[str, Any]) -> Telemetry:
-    """What the options and the OTEL_* variables switch on."""
+    """What the options and the OTEL_* variables switch on. Raises UsageFault for what would be everybody's to read."""
+    if options["metrics"] and options["auth"] and options["ops_port"] is None:
+        raise UsageFault("--metrics with --auth needs --ops-port: beside the agents everybody could read them.")
     from tieline.operation.observing import Telemetry
 
     return Telemetry(

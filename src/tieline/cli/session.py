@@ -25,7 +25,7 @@ from tieline.cli.output import lost_stdout, open_output
 from tieline.cli.settings import Settings
 from tieline.cli.stored import Stored, certificate_of, open_saved
 from tieline.client.discovery import FoundCard, fetch_card
-from tieline.client.opening import vouched_for
+from tieline.client.opening import HARMLESS_HEADERS, vouched_for
 from tieline.client.origin import crosses_in_clear, origin_of, pinned
 from tieline.client.peer import Peer, connect
 from tieline.client.route import BINDINGS, choose, spoken_version
@@ -155,7 +155,8 @@ class Session:
         stored = Stored() if given else self._load(found)
         self._stored = bool(stored.credentials)
         self._credentials = bool(credentials) or bool(service_params) or self._stored or certificate is not None
-        if given or self._credentials:
+        kept = any(name.lower() not in HARMLESS_HEADERS for name in headers)
+        if given or kept or self._stored or certificate is not None:
             card = self._at_home(found, stored.origin, secret=self._stored)
         async with connect(
             replace(card, signatures=()),  # they have been seen to, and the card may have lost interfaces

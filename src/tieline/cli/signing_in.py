@@ -7,7 +7,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -186,6 +186,10 @@ async def _by_oauth(session: Session, found: FoundCard, step: _Step, wishes: Wis
     server = AuthorizationServer(verify=not session.settings["insecure"])
     try:
         endpoints = await _endpoints(session, found, server, met)
+        if _goes_by_browser_instead(step, wishes, endpoints):
+            step = replace(step, kind="authorization-code")
+            credential = _credential(session, step, wishes, client_id, secret)
+            met = Fit(credential, step.scheme, step.name, step.scopes)
         if step.kind == "authorization-code" and endpoints.authorization_url is not None:
             session.notes.line(f"You sign in at {origin_of(endpoints.authorization_url)}.")
         tokens = await obtained(server, endpoints, met)
@@ -207,6 +211,12 @@ async def _by_oauth(session: Session, found: FoundCard, step: _Step, wishes: Wis
         audience=wishes.audience or "",
         tokens=tokens,
     )
+
+
+def _goes_by_browser_instead(step: _Step, wishes: Wishes, endpoints: Endpoints) -> bool:
+    """Whether a server that the card names without a flow has none for devices, and one for browsers."""
+    chosen = step.kind == "device-code" and wishes.flow is None
+    return chosen and endpoints.device_authorization_url is None and endpoints.authorization_url is not None
 
 
 def _credential(session: Session, step: _Step, wishes: Wishes, client_id: str, secret: str | None) -> OAuthCredential:

@@ -48,9 +48,11 @@ from tieline.errors import (
     Overloaded,
     ParseError,
     PeerTimeout,
+    PermissionDenied,
     PushNotificationNotSupported,
     TaskNotCancelable,
     TaskNotFound,
+    Unauthenticated,
     Unreachable,
     UnsupportedOperation,
     VersionNotSupported,
@@ -83,6 +85,7 @@ T = TypeVar("T")
 _Metadata = tuple[tuple[str, str], ...]
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
+_CHALLENGE_KEY: Final = "www-authenticate"
 _SHOWN_CHARS: Final = 300  # of what a status says
 _KEY: Final = re.compile(r"[a-z0-9_.\-]+\Z")
 _ASCII: Final = re.compile(r"[\x20-\x7e]*\Z")
@@ -410,6 +413,12 @@ class GrpcTransport:
         code = error.code().name
         details = error.details() or ""
         told = _told(error)
+        if isinstance(told, Unauthenticated | PermissionDenied):
+            return AuthenticationRequired(
+                f"{self.target} {'wants credentials' if told.http_status == 401 else 'refused the call'}: {told}",
+                status=told.http_status,
+                challenge=_challenge(error),
+            )
         if told is not None:
             return told
         shown = details[:_SHOWN_CHARS]
@@ -422,7 +431,9 @@ class GrpcTransport:
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             word = "wants credentials" if code == "UNAUTHENTICATED" else "refused the call"
             status = 401 if code == "UNAUTHENTICATED" else 403
-            return AuthenticationRequired(f"{where} {word} ({code}): {shown}", status=status)
+            return AuthenticationRequired(
+                f"{where} {word} ({code}): {shown}", status=status, challenge=_challenge(error)
+            )
         if code == "DEADLINE_EXCEEDED":
             return PeerTimeout(f"{where} did not answer in time.")
         if code == "UNAVAILABLE" and details.startswith(_NO_CONNECTION):
@@ -562,6 +573,12 @@ def _told(error: Any) -> A2AError | None:
     if violations:
         return InvalidParams(message, violations=violations)
     return None
+
+
+def _challenge(error: Any) -> str:
+    """What a refusal asks for, as WWW-Authenticate has it over HTTP."""
+    told = (value for key, value in error.trailing_metadata() or () if key == _CHALLENGE_KEY and isinstance(value, str))
+    return ", ".join(told)
 
 
 def _named(details: str) -> A2AError | None:

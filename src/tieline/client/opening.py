@@ -35,7 +35,17 @@ from tieline.wire.rest_forms import form_of
 from tieline.wire.signing import SignatureState
 from tieline.wire.v1 import V1
 
-__all__ = ["Opened", "Options", "Publisher", "Reference", "check_reference", "in_order", "opened", "vouched_for"]
+__all__ = [
+    "HARMLESS_HEADERS",
+    "Opened",
+    "Options",
+    "Publisher",
+    "Reference",
+    "check_reference",
+    "in_order",
+    "opened",
+    "vouched_for",
+]
 
 
 log = logging.getLogger("tieline.client")
@@ -237,7 +247,7 @@ def _permitted(
     Raises:
         OriginNotTrusted, InvalidCard: there is something to be kept from all of them.
     """
-    own = options.query or options.cookies or any(name.lower() not in _HARMLESS for name in options.headers)
+    own = options.query or options.cookies or any(name.lower() not in HARMLESS_HEADERS for name in options.headers)
     if url is not None and url.scheme == "https" and own:
         untrusted = [each for each in interfaces if origin_of(each.url) not in options.trusted]
         if len(untrusted) == len(interfaces):
@@ -249,7 +259,7 @@ def _permitted(
     return interfaces
 
 
-_HARMLESS = frozenset(("accept-language", "traceparent", "tracestate", "user-agent", "x-request-id"))
+HARMLESS_HEADERS = frozenset(("accept-language", "traceparent", "tracestate", "user-agent", "x-request-id"))
 """Headers that may go wherever a card says; all others may be credentials."""
 
 

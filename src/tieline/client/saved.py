@@ -32,11 +32,13 @@ from tieline.client.credentials import (
     TokenSet,
     TokensKept,
 )
+from tieline.client.discovery import card_urls, without_user
+from tieline.client.origin import origin_of
 
 if TYPE_CHECKING:
     from tieline.client.vault import Vault
 
-__all__ = ["Login", "SavedAgent", "SavedCredentials", "SavedFault"]
+__all__ = ["Login", "SavedAgent", "SavedCredentials", "SavedFault", "saved_credentials"]
 
 Kind = Literal["api-key", "bearer", "basic", "client-credentials", "authorization-code", "device-code"]
 
@@ -316,6 +318,25 @@ class SavedCredentials:
             yield
         finally:
             lock.close()
+
+
+def saved_credentials(ref: str) -> tuple[Credential, ...]:
+    """What `tieline auth login` has kept for the agent at a host or URL, for `connect`; () is nothing.
+
+    Tokens are renewed where they are kept, as the command does it.
+
+    Raises:
+        CardNotFound: `ref` is no host and no URL.
+        SavedFault: what is kept cannot be read.
+    """
+    plain, _ = without_user(ref)
+    origin = origin_of(card_urls(str(plain))[0])
+    saved = SavedCredentials()
+    agent = None if origin is None else saved.load(origin)
+    logins = () if agent is None else agent.logins
+    return tuple(
+        login.credential(saved.kept(agent.origin, login.scheme) if login.oauth else None) for login in logins if agent
+    )
 
 
 def _put(vault: Vault, agent: SavedAgent) -> bool:

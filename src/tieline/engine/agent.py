@@ -123,9 +123,10 @@ class Agent:
 
 
 def may_use(skill: AgentSkill, caller: Caller) -> bool:
-    """Whether a caller has the scopes of one of a skill's security requirements, or the skill has none."""
+    """Whether a caller meets one of a skill's security requirements, by schemes and scopes, or the skill has none."""
     return not skill.security_requirements or any(
-        all(caller.scopes.issuperset(scopes.list) for scopes in requirement.schemes.values())
+        caller.schemes.issuperset(requirement.schemes)
+        and all(caller.scopes.issuperset(scopes.list) for scopes in requirement.schemes.values())
         for requirement in skill.security_requirements
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tieline.engine.fold import Fold
 from tieline.engine.log import TaskLog
 from tieline.engine.notification import idempotency_key, notification_headers
+from tieline.engine.observer import PushOutcome
 from tieline.errors import InternalError
 from tieline.event import Event, TextChunk
 from tieline.stores.base import Record, StoreError, Webhook
@@ -154,8 +155,11 @@ class Delivery:
         failed = 0
         since = loop.time()
         while not self._over:
+            began = loop.time()
             sent = await push.sender.post(self._config.url, self._headers(key, body), body)
+            took_s = loop.time() - began
             if sent.delivered:
+                self._told("delivered", took_s)
                 self._after = number
                 self._note_soon()
                 return True
@@ -163,11 +167,17 @@ class Delivery:
             self._log = None  # what it holds is in the store, too, and this may take long
             pause_s = push.pause_s(failed, sent.retry_after_s)
             if sent.status == _GONE or loop.time() + pause_s - since > push.give_up_s:
+                self._told("given_up", took_s)
                 await self._give_up(failed, sent.detail)
                 return False
+            self._told("retried", took_s)
             log.info("webhook %s of task %s: %s Trying again.", self.webhook.id, self.key[1], sent.detail)
             await self._pause(pause_s)
         return False
+
+    def _told(self, outcome: PushOutcome, seconds: float) -> None:
+        if self._service.observer is not None:
+            self._service.observer.pushed(outcome, seconds)
 
     def _headers(self, key: str, body: bytes) -> dict[str, str]:
         signer = self._push.signer

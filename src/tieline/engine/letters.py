@@ -75,6 +75,7 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
     named: bool  # the caller has named the task itself
     scopes: tuple[str, ...] = ()
     claims: bytes | None = None  # as JSON
+    schemes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -91,11 +92,20 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
             named,
             tuple(caller.scopes),
             encode(caller.claims) if caller.claims else None,
+            tuple(caller.schemes),
         )
 
     def read(self) -> tuple[Message, Caller, Metadata | None]:
         claims = {} if self.claims is None else load(self.claims, dict)
-        caller = Caller(self.principal, self.tenant, self.version, self.extensions, frozenset(self.scopes), claims)
+        caller = Caller(
+            self.principal,
+            self.tenant,
+            self.version,
+            self.extensions,
+            frozenset(self.scopes),
+            claims,
+            frozenset(self.schemes),
+        )
         metadata: Metadata | None = None if self.metadata is None else load(self.metadata, dict)
         return load(self.message, Message), caller, metadata
 

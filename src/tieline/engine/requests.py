@@ -56,7 +56,7 @@ def check_message(agent: Agent, request: SendMessageRequest, caller: Caller) -> 
     message = request.message
     check_extensions(agent, caller)
     if agent.guarded_skills:
-        _check_skill(agent, message, caller)
+        _check_skills(agent, request, caller)
     if not message.message_id:
         raise InvalidParams.at("message.messageId", "must not be empty")
     if message.role is not Role.USER:
@@ -76,23 +76,30 @@ def check_message(agent: Agent, request: SendMessageRequest, caller: Caller) -> 
             )
 
 
-def _check_skill(agent: Agent, message: Message, caller: Caller) -> None:
-    """Check that the caller may use what it asks for: the skill that the message's metadata names, else any."""
-    named = (message.metadata or {}).get("skillId")
-    skill = agent.guarded_skills.get(named) if isinstance(named, str) else None
-    if skill is not None:
+def _check_skills(agent: Agent, request: SendMessageRequest, caller: Caller) -> None:
+    """Check that the caller may use what it asks for: the skills that the metadata name, else any."""
+    named = {
+        name
+        for metadata in (request.message.metadata, request.metadata)
+        if isinstance(name := (metadata or {}).get("skillId"), str)
+    }
+    asked = [skill for skill_id in sorted(named) if (skill := agent.guarded_skills.get(skill_id)) is not None]
+    if not asked:
+        if agent.has_open_skill or any(may_use(skill, caller) for skill in agent.guarded_skills.values()):
+            return
+        asked = [next(iter(agent.guarded_skills.values()))]
+    for skill in asked:
         if not may_use(skill, caller):
-            raise PermissionDenied.for_scopes(f"The skill {skill.id}", _lacking(skill, caller))
-        return
-    if agent.has_open_skill or any(may_use(skill, caller) for skill in agent.guarded_skills.values()):
-        return
-    first = next(iter(agent.guarded_skills.values()))
-    raise PermissionDenied.for_scopes(f"The skill {first.id}", _lacking(first, caller))
+            raise _not_for(skill, caller)
 
 
-def _lacking(skill: AgentSkill, caller: Caller) -> list[str]:
-    needed = skill.security_requirements[0].schemes.values()
-    return sorted({scope for scopes in needed for scope in scopes.list} - caller.scopes)
+def _not_for(skill: AgentSkill, caller: Caller) -> PermissionDenied:
+    requirement = skill.security_requirements[0].schemes
+    lacking = sorted({scope for scopes in requirement.values() for scope in scopes.list} - caller.scopes)
+    if lacking and caller.schemes.issuperset(requirement):
+        return PermissionDenied.for_scopes(f"The skill {skill.id}", lacking)
+    ways = ", or ".join(" and ".join(sorted(each.schemes)) for each in skill.security_requirements)
+    return PermissionDenied(f"The skill {skill.id} is for callers who authenticate by {ways}.")
 
 
 def check_named(task_id: str) -> None:

@@ -205,7 +205,7 @@ class Run(WrittenLog):
             self._interrupt()
 
     @property
-    def queued(self) -> int:
+    def mail(self) -> int:
         """How many messages wait for the agent."""
         return len(self._inbox) + (self._next is not None)
 
@@ -225,7 +225,7 @@ class Run(WrittenLog):
         """Run the agent and make an end of its task, whatever it does."""
         self._begun = True
         try:
-            if self.in_line:
+            if self.in_line and self._stopping is None:
                 await self._wait_in_line()
             if self._stopping is None and self.broken is None:
                 await self._iterate(turn)
@@ -265,7 +265,8 @@ class Run(WrittenLog):
         """Be a task that is SUBMITTED until there is room for the agent; the time does not count."""
         self.ensure_task()
         deadline, self.deadline = self.deadline, None
-        await self.service.admitted(self)
+        if self.broken is None:
+            await self.service.admitted(self)
         if deadline is not None:
             self.deadline = deadline + self.loop.time() - self.started
         if self.state is TaskState.SUBMITTED:
@@ -504,7 +505,7 @@ class Run(WrittenLog):
         loop = self.loop
         asked: asyncio.Future[Message] = loop.create_future()
         self._asked = asked
-        self.service.waiting += 1
+        self.service.paused(self)
         asked_at = loop.time()
         self._emit_status(state, self.agent_message(parts, asks(state) if self.agent.resumable else None))
         observer = self.service.observer
@@ -532,7 +533,7 @@ class Run(WrittenLog):
     def _ask_no_more(self) -> None:
         if self._asked is not None:
             self._asked = None
-            self.service.waiting -= 1
+            self.service.unpaused(self)
 
     # --- what the caller says -----------------------------------------------------------------------------------------
 

@@ -451,7 +451,7 @@ class Service(Upkeep):
             key, task_id = task_key(scope, message.task_id), message.task_id
         else:
             key, task_id = message_key(scope, message), ""
-        self._check_room(scope, starts=True)
+        self._check_room(caller, starts=True)
         task_id = task_id or new_id()
         inline = None if configuration is None else configuration.task_push_notification_config
         webhook: Webhook | None = None
@@ -462,13 +462,13 @@ class Service(Upkeep):
             heard = self.store.hear(key, task_id, self._age.now())
             if isinstance(heard, asyncio.Future):
                 heard = await self._to_begin(scope, task_id, heard)
-                if self._draining:  # the server was stopped meanwhile: who sends it again has it begun elsewhere
-                    self._check_room(scope, starts=True)
+                if heard is None or self._draining:  # others may have come meanwhile; sent again, it is begun then
+                    self._check_room(caller, starts=True)
             if heard is None:
                 break
             again = await self._heard_before(heard, key, scope)
             if again is None:
-                self._check_room(scope, starts=True)
+                self._check_room(caller, starts=True)
                 task_id = heard.task_id
                 break
             if message.task_id or not await self._gone_on(again[0]):
@@ -480,6 +480,7 @@ class Service(Upkeep):
             if len(self._anew) >= _ANEW_KEPT:
                 self._anew.clear()
             key = self._anew[first] = next_message_key(key, heard.task_id)
+            self._check_room(caller, starts=True)
         run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
         run.key = key
         run.references = references
@@ -550,7 +551,7 @@ class Service(Upkeep):
         try:
             if run.has_heard(message, named=named):
                 return 1
-            self._check_room(run.scope, starts=run.driver is None)
+            self._check_room(caller, starts=run.driver is None)
             after = run.hear(message, caller, metadata, accepts)
         except A2AError:
             self.forget(run)
@@ -692,7 +693,7 @@ class Service(Upkeep):
         if not self.agent.streaming:
             raise UnsupportedOperation("This agent does not stream: use SendMessage and GetTask.")
 
-    def _check_room(self, scope: str, *, starts: bool) -> None:
+    def _check_room(self, caller: Caller, *, starts: bool) -> None:
         """Raises Overloaded when there is no room for another agent; RateLimited when there is none for this caller."""
         if self._draining:
             raise Unavailable("This server is shutting down.", retry_after_s=5)
@@ -700,8 +701,10 @@ class Service(Upkeep):
         if starts and self.busy >= limits.concurrent_runs and len(self._line) >= limits.queued_runs:
             waiting = f", and {len(self._line)} wait" if self._line else ""
             raise Overloaded(f"{self.busy} tasks are at work here already{waiting}: the limit of this server.")
-        if starts and limits.runs_per_caller is not None and self._of_callers[scope] >= limits.runs_per_caller:
-            raise RateLimited(f"{self._of_callers[scope]} of your tasks are at work already, as many as you may have.")
+        if starts and limits.runs_per_caller is not None:
+            count = self._of_callers[self._whose(caller)]
+            if count >= limits.runs_per_caller:
+                raise RateLimited(f"{count} of your tasks are at work already, as many as you may have.")
 
     async def _first_moment(self, run: TaskLog) -> None:
         """Give an agent the chance to reply at once; else it is a task."""

@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True):
     run_s: float | None = 24 * 3600  # seconds an agent may work on a message; waiting for the caller does not count
     concurrent_runs: int = 20_000  # agents at work at the same time; those that wait for their caller do not count
     queued_runs: int = 0  # tasks that wait, SUBMITTED, for an agent to finish; further callers are refused
-    runs_per_caller: int | None = None  # at work or queued for one caller of one tenant
+    runs_per_caller: int | None = None  # at work or queued for one caller, whichever tenants it names
     queued_messages: int = 16  # messages that wait for one task whose agent is at work
     cancel_s: float = 10.0  # seconds a cancel waits for the agent to stop; the end of the server waits 2 at most
     lease_s: float = 10.0  # seconds within which other replicas take over the tasks of one that died; 5 at least
@@ -93,6 +93,14 @@ class Tasks(ABC):
     @abstractmethod
     async def admitted(self, run: Run) -> None:
         """Wait until there is room for a queued run's agent."""
+
+    @abstractmethod
+    def paused(self, run: Run) -> None:
+        """A run's agent waits for its caller, and leaves its place to others."""
+
+    @abstractmethod
+    def unpaused(self, run: Run) -> None:
+        """It does not wait any more."""
 
     @abstractmethod
     def ended(self, run: Run) -> None:

@@ -28,6 +28,7 @@ class Caller(msgspec.Struct, frozen=True):
     extensions: tuple[str, ...] = ()  # URIs named in A2A-Extensions
     scopes: frozenset[str] = frozenset()  # what it may do, as whoever has authenticated it says
     claims: Mapping[str, Any] = {}  # of the JWT that it has shown
+    schemes: frozenset[str] = frozenset()  # names of the security schemes that it has authenticated by
 
 
 class Answer(str):

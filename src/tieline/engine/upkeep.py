@@ -39,10 +39,10 @@ class Upkeep(Tasks):
 
     def __init__(self, agent: Agent, store: Store, *, namespace: str = "", limits: Limits | None = None) -> None:
         super().__init__(agent, store, namespace=namespace, limits=limits)
-        self._active: dict[Run, None] = {}  # those with an agent at work or waiting, in the order of their start
+        self._active: dict[Run, str] = {}  # with an agent at work, waiting or queued, by start; and for whom
         self._quiet: dict[Run, None] = {}  # those that have said nothing yet
         self._line: dict[Run, asyncio.Future[None]] = {}  # those that wait for an agent to finish
-        self._of_callers: Counter[str] = Counter()  # runs by scope, where they are limited
+        self._of_callers: Counter[str] = Counter()  # of those that do not wait, by caller, where they are limited
         self._finding: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ready = False
@@ -59,6 +59,11 @@ class Upkeep(Tasks):
         """How many agents are at work (waiting ones do not count)."""
         return len(self._active) - self.waiting - len(self._line)
 
+    @property
+    def in_line(self) -> int:
+        """How many agents wait for others to finish."""
+        return len(self._line)
+
     def _quiet_run(self, task_id: str, scope: str) -> Run | None:
         """The run of a message whose agent has not made a task of it yet."""
         return next((run for run in self._quiet if run.task_id == task_id and run.scope == scope), None)
@@ -67,49 +72,70 @@ class Upkeep(Tasks):
 
     def began(self, run: Run) -> None:
         limits = self.limits
-        if limits.queued_runs and self.busy >= limits.concurrent_runs:
+        if limits.queued_runs and (self._line or self.busy >= limits.concurrent_runs):
             self._line[run] = run.loop.create_future()
             run.in_line = True
-        self._active[run] = None
-        if limits.runs_per_caller is not None:
-            self._of_callers[run.scope] += 1
+        whose = self._active[run] = "" if limits.runs_per_caller is None else self._whose(run.caller)
+        if whose:
+            self._count(whose, 1)
         if run.state is None:
             self._quiet[run] = None
         if self._ticking is None:
             self._ticking = run.loop.call_later(_TICK_S, self._tick)
 
     def ended(self, run: Run) -> None:
-        if run in self._active:
-            del self._active[run]
-            if self.limits.runs_per_caller is not None:
-                self._of_callers[run.scope] -= 1
-                if not self._of_callers[run.scope]:
-                    del self._of_callers[run.scope]
-            if self._line:
-                self._call_next()
         if self.observer is not None:
             self.observer.rests(run)
+        whose = self._active.pop(run, None)
+        if whose:
+            self._count(whose, -1)
+        if whose is not None and self._line:
+            self._leave_line(run)
+            self._call_next()
         if run.answer is run.reply:  # else it is being kept
             self._quiet.pop(run, None)
         self.forget(run)
 
     async def admitted(self, run: Run) -> None:
         """Wait until there is room for a queued run's agent."""
+        place = self._line.get(run)
         try:
-            await self._line[run]
+            if place is not None:
+                await place
         finally:
-            del self._line[run]
-            run.in_line = False
-            self._call_next()
+            self._leave_line(run)
+
+    def _leave_line(self, run: Run) -> None:
+        self._line.pop(run, None)
+        run.in_line = False
 
     def _call_next(self) -> None:
-        """Let go on who has waited longest, if there is room."""
-        free = self.limits.concurrent_runs - self.busy
-        for place in self._line.values():
-            if free <= sum(each.done() for each in self._line.values()):
-                return
-            if not place.done():
+        """Let go on who has waited longest, while there is room. A server that stops begins nothing any more."""
+        while self._line and self.busy < self.limits.concurrent_runs and not self._draining:
+            place = self._line.pop(next(iter(self._line)))  # it counts as at work from here on
+            if not place.done():  # else it was cancelled, and is about to end
                 place.set_result(None)
+
+    def paused(self, run: Run) -> None:
+        self.waiting += 1
+        if whose := self._active[run]:
+            self._count(whose, -1)
+        if self._line:
+            self._call_next()
+
+    def unpaused(self, run: Run) -> None:
+        self.waiting -= 1
+        if whose := self._active[run]:
+            self._count(whose, 1)
+
+    def _whose(self, caller: Caller) -> str:
+        """By what the runs of a caller are counted: whichever tenant it names, they are its own."""
+        return f"{len(caller.tenant)}:{caller.tenant}/{caller.principal}"
+
+    def _count(self, whose: str, change: int) -> None:
+        self._of_callers[whose] += change
+        if not self._of_callers[whose]:
+            del self._of_callers[whose]
 
     def replied(self, run: Run) -> None:
         self._quiet.pop(run, None)

@@ -37,7 +37,8 @@ class Now(msgspec.Struct, frozen=True):
     agent: str
     working: int  # agents at work
     waiting: int  # agents that wait for their callers
-    queued: int  # messages that wait for an agent which is at work
+    in_line: int  # agents that wait for others to finish
+    mail: int  # messages that wait for an agent which is at work
     followed: int  # tasks of other replicas that are followed here
 
 
@@ -153,6 +154,7 @@ class _Gauges(Collector):
         for now in self._now():
             runs.add_metric((now.agent, "working"), now.working)
             runs.add_metric((now.agent, "waiting"), now.waiting)
-            queued.add_metric((now.agent,), now.queued)
+            runs.add_metric((now.agent, "in_line"), now.in_line)
+            queued.add_metric((now.agent,), now.mail)
             followed.add_metric((now.agent,), now.followed)
         yield from (runs, queued, followed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import Context, copy_context
@@ -26,6 +27,8 @@ __all__ = ["Observer", "Telemetry"]
 _access: Final = logging.getLogger(ACCESS)
 _CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _CARD: Final = "GetAgentCard"
+_CANCELLED: Final = "CANCELLED"
+_BROKEN: Final = "INTERNAL_ERROR"
 
 Asgi = Callable[..., Awaitable[None]]
 T = TypeVar("T")
@@ -43,6 +46,15 @@ class Telemetry(msgspec.Struct, frozen=True):
     def any(self) -> bool:
         """Whether anything is on."""
         return self.traces or self.metrics or self.access_log or self.log_context
+
+    def with_(self, other: Telemetry) -> Telemetry:
+        """What either of two wants."""
+        return Telemetry(
+            self.traces or other.traces,
+            self.metrics or other.metrics,
+            self.access_log or other.access_log,
+            self.log_context or other.log_context,
+        )
 
 
 class Observer:
@@ -95,6 +107,12 @@ class Observer:
         token = None if self._tracing is None else self._tracing.request_begins(request, carried)
         try:
             return await answer
+        except asyncio.CancelledError:
+            request.outcome = _CANCELLED
+            raise
+        except Exception:
+            request.outcome = _BROKEN
+            raise
         finally:
             self._ended(request)
             if self._tracing is not None:
@@ -184,10 +202,10 @@ def _code(request: ObservedRequest) -> str:
     """How a request has ended, in a word."""
     if request.error is not None:
         return request.error.reason
-    if request.binding == "grpc":
-        return "OK"
+    if request.outcome or request.binding == "grpc":
+        return request.outcome or "OK"
     if request.status is None:
-        return "CANCELLED"
+        return _CANCELLED
     return "OK" if request.status < 400 else f"HTTP_{request.status}"
 
 

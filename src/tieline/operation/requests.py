@@ -40,6 +40,8 @@ class ObservedRequest:
         "dialect",
         "error",
         "method",
+        "outcome",
+        "over",
         "path",
         "run",
         "span",
@@ -63,10 +65,12 @@ class ObservedRequest:
         self.error: A2AError | None = None  # what it was refused with, or what broke its stream
         self.span: Any = None
         self.run: Run | None = None  # that it has begun
+        self.outcome = ""  # how it has ended without an answer
+        self.over = False  # answered: what else was begun in its context goes on without it
 
     def settle(self) -> None:
         """It has ended: a task that has come of it is known now."""
-        run = self.run
+        run, self.run = self.run, None
         if run is not None and run.state is not None:
             self.task = run.task_id
             self.context = run.context_id
@@ -112,6 +116,9 @@ def serving(request: ObservedRequest) -> Token[Any]:
 
 def serving_no_more(token: Token[Any]) -> None:
     """The request is answered."""
+    request = current_request()
+    if request is not None:
+        request.over = True
     _current.reset(token)
 
 
@@ -129,7 +136,9 @@ def current_request() -> ObservedRequest | None:
 def current_fields() -> dict[str, Any]:
     """What a record of the log says of where it was written: of the request, or of the agent at work."""
     current = _current.get()
-    return {} if current is None else current.fields()
+    if current is None or (type(current) is ObservedRequest and current.over):
+        return {}
+    return current.fields()
 
 
 def refused(error: A2AError) -> None:

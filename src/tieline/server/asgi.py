@@ -151,17 +151,20 @@ class App:
         if len(agents) == 1:
             self._only = self._endpoints.get("")
         self.observer: Observer | None = None
+        self._telemetry = Telemetry()
+        self._plain_store = store  # without the stopwatch that metrics put around it
         self.calls: set[Cursor] = set()  # streams over gRPC
         if telemetry is not None:
             self.observe(telemetry)
 
     def observe(self, telemetry: Telemetry) -> None:
-        """Have this app tell of itself from now on. To be called before it is started.
+        """Have this app tell of itself from now on, beside what it does already. To be called before it is started.
 
         Raises ImportError when the extra `telemetry` is not installed.
         """
         if not telemetry.any:
             return
+        telemetry = self._telemetry = self._telemetry.with_(telemetry)
         tracing = metrics = None
         if telemetry.traces:
             from tieline.operation.tracing import Tracing
@@ -172,7 +175,7 @@ class App:
             from tieline.operation.metrics import Metrics
 
             metrics = Metrics(self._now, lambda: len(self._streams) + len(self.calls))
-            self.store = cast(Store, MeasuredStore(self.store, metrics))
+            self.store = cast(Store, MeasuredStore(self._plain_store, metrics))
         self.observer = Observer(tracing=tracing, metrics=metrics, access_log=telemetry.access_log)
         for endpoint in self._endpoints.values():
             endpoint.service.store = self.store
@@ -183,8 +186,8 @@ class App:
         from tieline.operation.metrics import Now
 
         for service in self.services.values():
-            queued = sum(run.queued for run in service.runs.values())
-            yield Now(service.agent.name, service.busy, service.waiting, queued, len(service.remotes))
+            mail = sum(run.mail for run in service.runs.values())
+            yield Now(service.agent.name, service.busy, service.waiting, service.in_line, mail, len(service.remotes))
 
     @property
     def agents(self) -> dict[str, Agent]:
@@ -307,7 +310,8 @@ class App:
         if self._allowed_hosts is not None and not self._host_allowed(headers):
             await refuse(send, _host_refused(headers))
             return
-        if self.observer is not None and path == METRICS_PATH and self.probed and self.observer.metrics is not None:
+        if self.observer is not None and path == METRICS_PATH and self._tells_metrics:
+            assert self.observer.metrics is not None
             await answer_metrics(scope["method"], headers, self.observer.metrics, send)
             return
         endpoint = self._only
@@ -341,6 +345,11 @@ class App:
                 await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
+
+    @property
+    def _tells_metrics(self) -> bool:
+        """Whether there are metrics here: beside agents that are not everybody's they would be everybody's."""
+        return self.probed and self.auth is None and self.observer is not None and self.observer.metrics is not None
 
     def _is_operation(self, scope: Scope) -> bool:
         """Whether a request is an operator's, of which nobody needs to be told."""

@@ -95,8 +95,8 @@ class Endpoint:
                 if self._guarded:
                     try:
                         caller = await self._admitted(scope, headers)
-                    except A2AError as error:  # before the body is read
-                        await self._refuse_jsonrpc(send, jsonrpc.NULL, error, V1)
+                    except Exception as error:  # before the body is read
+                        await self._refuse_jsonrpc(send, jsonrpc.NULL, _theirs_or_ours(error), V1)
                         return None
                 return await self._jsonrpc(scope, headers, caller, receive, send)
             await refuse(
@@ -113,8 +113,8 @@ class Endpoint:
         if self._guarded:
             try:
                 caller = await self._admitted(scope, headers)
-            except A2AError as error:
-                await refuse(send, error)
+            except Exception as error:  # before the body is read
+                await refuse(send, _theirs_or_ours(error), self._form(scope, headers, path))
                 return None
         return await self._rest(scope, headers, path, caller, receive, send)
 
@@ -272,6 +272,16 @@ class Endpoint:
             await refuse(send, _ours(error), form)
         return None
 
+    def _form(self, scope: Scope, headers: Headers, path: str) -> rest_forms.RestForm:
+        """How a refusal is written to a caller of which no more is known than the head of its request."""
+        app = self._app
+        try:
+            return rest_forms.spoken(
+                _version(scope, headers), _raw_path(scope, path), served=app.dialects, strict=app.strict
+            )[0]
+        except A2AError:
+            return rest_forms.V1_FORM
+
     async def _watched(self, answer: Awaitable[bytes], receive: Receive) -> bytes:
         """An answer that may be long in coming. Raises _Gone when its caller does not wait for it any more."""
         task = asyncio.current_task()
@@ -385,6 +395,7 @@ class Endpoint:
 _PLAIN_CALLER = Caller()
 _EXTENDED_CARD = METHODS["GetExtendedAgentCard"]
 _OWN = ((b"cache-control", b"private, no-cache"),)  # what is for one caller (A2A 1.0 §13.3)
+_FORWARDING = (b"x-forwarded-for", b"forwarded")
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")  # the second is that of 0.3
 
 
@@ -401,6 +412,10 @@ def _raw_path(scope: Scope, path: str) -> str:
         return path
     above = scope["path"][: -len(path)].count("/")
     return "/" + "/".join(raw.decode("latin-1").partition("?")[0].split("/")[above + 1 :])
+
+
+def _theirs_or_ours(error: Exception) -> A2AError:
+    return error if isinstance(error, A2AError) else _ours(error)
 
 
 def _ours(error: Exception) -> A2AError:
@@ -434,7 +449,9 @@ def _shown(scope: Scope, headers: Headers) -> Shown:
     if len(headers) != len(sent):
         names = [name for name, _ in sent]
         repeated = frozenset(name for name in headers if names.count(name) > 1)
-    peer = scope.get("tieline.peer") or scope.get("client")
+    peer = scope.get("tieline.peer")
+    if peer is None and not any(name in headers for name in _FORWARDING):
+        peer = scope.get("client")  # another server than ours, which may put there what such a header says
     return Shown(
         headers,
         scope["query_string"],

@@ -43,6 +43,7 @@ from tieline.operation.observing import Observer
 from tieline.operation.requests import ObservedRequest, named, refused
 from tieline.server.asgi import App
 from tieline.server.auth.identity import Shown
+from tieline.server.auth.subject import subject_of_pem
 from tieline.server.grpc_health import GrpcHealth
 from tieline.server.rates import counted
 from tieline.server.tls import Tls
@@ -253,7 +254,7 @@ class _Method:
         """`answer`, while somebody looks on."""
 
         async def observed(data: bytes, context: Any) -> Any:
-            request = ObservedRequest(perf_counter(), binding="grpc")
+            request = ObservedRequest(perf_counter(), binding="grpc", client=_address(context))
             request.method = self._rpc.operation
             request.dialect = self._version
             return await observer.rpc(request, context.invocation_metadata() or (), answer(data, context))
@@ -422,11 +423,11 @@ def _shown(context: Any) -> Shown:
         if key in headers:
             repeated.add(key)
         headers[key] = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
-    subject = context.auth_context().get("x509_subject")
+    certificate = context.auth_context().get("x509_pem_cert")
     address = _address(context)
     return Shown(
         headers,
-        certificate=subject[0].decode("utf-8", "replace") if subject else None,
+        certificate=subject_of_pem(certificate[0].decode("ascii")) if certificate else None,
         peer=address,
         address=address,
         repeated=frozenset(repeated),

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tieline.server.auth.certificate import subject_of
+from tieline.server.auth.subject import subject_of
 
 __all__ = ["Connection"]
 
-HEAD_BYTES: Final = 64 * 1024
-HEAD_S: Final = 20.0
-BODY_S: Final = 30.0  # and a second more for each BODY_BYTES_PER_S that have come
-BODY_BYTES_PER_S: Final = 1024
-_HEADERS: Final = 256
 _FEW: Final = 24  # headers; with more than these their sizes are summed up
-
-
-def _response(status: str, words: str) -> bytes:
-    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    return f"{head}content-length: {len(words)}\r\nconnection: close\r\n\r\n{words}".encode()
-
-
-_TOO_LARGE: Final = _response("431 Request Header Fields Too Large", f"The headers have more than {HEAD_BYTES} bytes.")
-_TOO_MANY: Final = _response("431 Request Header Fields Too Large", f"The request has more than {_HEADERS} headers.")
-_TOO_SLOW: Final = _response("408 Request Timeout", f"The headers did not arrive within {HEAD_S:g} seconds.")
-_BODY_TOO_SLOW: Final = _response(
-    "408 Request Timeout", f"The body comes slower than {BODY_BYTES_PER_S} bytes a second."
-)
+_SMALL: Final = 16 * 1024  # bytes that have come at once, or so far; with more than these, too
 
 
 class Connection(HttpToolsProtocol):
     """One connection. `head_since`: the loop's time since which the head of a request is waited for."""
 
+    head_bytes: ClassVar[int] = 64 * 1024  # the target of the request, and names and values of its headers
+    head_count: ClassVar[int] = 256  # headers
+    head_s: ClassVar[float] = 20.0
+    body_s: ClassVar[float] = 30.0  # and a second more for each body_bytes_per_s that have come
+    body_bytes_per_s: ClassVar[int] = 1024
+    linger_s: ClassVar[float] = 5.0  # that a caller may go on to send a body when it has had its answer
+
     head_since: float | None = None
     body_since: float | None = None  # the same for the body
+    _answered: float | None = None  # when the answer to the request whose body is coming was complete
     _bytes = 0  # of the head, or the body, so far
-    _refusal = b""
+    _weighs = False  # whether the head that is coming may be too large
+    _refusal = ""
     _tls: Any = None  # what ASGI's extension for TLS says of the connection
     _peer: tuple[str, int] | None = None
 
@@ -48,15 +40,16 @@ class Connection(HttpToolsProtocol):
         self._peer = self.client
         ssl_object = transport.get_extra_info("ssl_object")
         if ssl_object is not None:
-            certificate = ssl_object.getpeercert()
+            certificate = ssl_object.getpeercert(binary_form=True)
             self._tls = {"client_cert_name": subject_of(certificate) if certificate else None}
 
     def data_received(self, data: bytes) -> None:
+        self._weighs = self._bytes + len(data) > _SMALL
         super().data_received(data)
         if self.head_since is not None and self.parser is not None:  # there is more of it to come
             self._bytes += len(data)
-            if self._bytes > HEAD_BYTES:
-                self.refuse(_TOO_LARGE)
+            if self._bytes > self.head_bytes:
+                self._refuse_head(431, self._too_large)
         elif self.body_since is not None:
             self._bytes += len(data)
 
@@ -70,41 +63,70 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self.head_since = None
-        if len(self.headers) > _FEW:
-            size = sum(len(name) + len(value) for name, value in self.headers)
-            self._refusal = _TOO_LARGE if size > HEAD_BYTES else _TOO_MANY if len(self.headers) > _HEADERS else b""
+        if self._weighs or len(self.headers) > _FEW:
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if size > self.head_bytes:
+                self._refusal = self._too_large
+            elif len(self.headers) > self.head_count:
+                self._refusal = f"The request has more than {self.head_count} headers."
             if self._refusal:
-                raise ValueError("the head of the request is too large")  # ends the parser, and comes to send_400
+                raise ValueError(self._refusal)  # ends the parser, and comes to send_400_response
         super().on_headers_complete()
         self._bytes = 0
+        self._answered = None
         self.body_since = self.loop.time()
 
     def on_message_complete(self) -> None:
         self.body_since = None
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        self._answered = self.loop.time()
+        super().on_response_complete()
+
     def send_400_response(self, msg: str) -> None:
         if self._refusal:
-            self.refuse(self._refusal)
+            self._refuse_head(431, self._refusal)
         else:
-            super().send_400_response(msg)
+            self._refuse_head(400, msg)
+
+    @property
+    def _too_large(self) -> str:
+        return f"The headers have more than {self.head_bytes} bytes."
 
     def look(self, now: float) -> None:
         """Hang up on who has begun a connection or a request and does not get on with it."""
         if self.head_since is not None:
-            if now - self.head_since > HEAD_S:
-                self.refuse(_TOO_SLOW)
+            if now - self.head_since > self.head_s:
+                self._refuse_head(408, f"The headers did not arrive within {self.head_s:g} seconds.")
+        elif self.body_since is None:
+            return
+        elif self.cycle.response_complete:
+            if self._answered is not None and now - self._answered > self.linger_s:
+                self.transport.close()
         elif (
-            self.body_since is not None
-            and now - self.body_since > BODY_S + self._bytes / BODY_BYTES_PER_S
+            now - self.body_since > self.body_s + self._bytes / self.body_bytes_per_s
             and not self.flow.read_paused  # else it is this server that is slow
         ):
-            self.refuse(_BODY_TOO_SLOW)
+            # An answer that is due to an earlier request, or has begun, is not to be taken for this one.
+            due = self.cycle.response_started or bool(self.pipeline)
+            self._refuse(408, f"The body comes slower than {self.body_bytes_per_s} bytes a second.", due)
 
-    def refuse(self, response: bytes) -> None:
-        """Answer with this and hang up."""
-        if not self.transport.is_closing():
-            cycle = self.cycle
-            if cycle is None or cycle.response_complete or not cycle.response_started:
-                self.transport.write(response)
-            self.transport.close()
+    def _refuse_head(self, status: int, words: str) -> None:
+        self._refuse(status, words, self.cycle is not None and not self.cycle.response_complete)
+
+    def _refuse(self, status: int, words: str, answer_due: bool) -> None:
+        """Answer and hang up; while another answer is due, hang up alone."""
+        if self.transport.is_closing():
+            return
+        if not answer_due:
+            self.transport.write(_response(_STATUS[status], words))
+        self.transport.close()
+
+
+_STATUS: Final = {400: "400 Bad Request", 408: "408 Request Timeout", 431: "431 Request Header Fields Too Large"}
+
+
+def _response(status: str, words: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    return f"{head}content-length: {len(words)}\r\nconnection: close\r\n\r\n{words}".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from time import monotonic
 from typing import Final
@@ -11,7 +12,7 @@ import msgspec
 from tieline.engine.turn import Caller
 from tieline.errors import RateLimited
 
-__all__ = ["Meter", "Rates", "counted"]
+__all__ = ["Meter", "Rates", "counted", "place"]
 
 _DAY_S: Final = 86_400.0
 _KNOWN: Final = 50_000  # callers that are counted; beyond that, those that have not called for longest are forgotten
@@ -32,7 +33,7 @@ class Rates(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} has to be more than 0, not {value:g}")
 
 
@@ -50,7 +51,19 @@ class _Count:
 
 def counted(caller: Caller, address: str) -> str:
     """By what a caller's requests are counted."""
-    return f"{caller.tenant}/{caller.principal}" if caller.principal else address
+    return f"{len(caller.tenant)}:{caller.tenant}/{caller.principal}" if caller.principal else place(address)
+
+
+def place(address: str) -> str:
+    """An address as it is counted: of IPv6 the network, for who has one address there has 2**64 of them."""
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    mapped = found.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
 
 
 class Meter:
@@ -62,7 +75,7 @@ class Meter:
         self._burst = float(rates.burst or (1 if per_s is None else max(1, math.ceil(2 * per_s))))
         self._counts: dict[str, _Count] = {}
 
-    def request(self, caller: str) -> None:
+    def request(self, caller: str, words: str = "") -> None:
         """Count a request. Raises RateLimited, with the seconds until there is room for one."""
         per_s = self._rates.requests_per_s
         if per_s is None:
@@ -74,18 +87,14 @@ class Meter:
         if left < 1:
             count.left = left
             wait_s = max(1, math.ceil((1 - left) / per_s))
-            raise RateLimited(f"You may send {per_s:g} requests a second.", retry_after_s=wait_s)
+            raise RateLimited(words or f"You may send {per_s:g} requests a second.", retry_after_s=wait_s)
         count.left = left - 1
 
-    def look(self, caller: str, words: str) -> None:
-        """Count nothing. Raises RateLimited with these words when there is no room for a request."""
-        per_s = self._rates.requests_per_s
+    def give_back(self, caller: str) -> None:
+        """Have a request that was counted not count."""
         count = self._counts.get(caller)
-        if per_s is None or count is None:
-            return
-        left = count.left + (monotonic() - count.at) * per_s
-        if left < 1:
-            raise RateLimited(words, retry_after_s=max(1, math.ceil((1 - left) / per_s)))
+        if count is not None:
+            count.left = min(self._burst, count.left + 1)
 
     def operation(self, caller: str, operation: str) -> None:
         """Count an operation. Raises RateLimited, with the seconds until the day is over."""

@@ -160,6 +160,7 @@ def serve(
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=5,
         lifespan="on",
+        ws="none",
         http=_protocol(),
         **(tls.of_uvicorn() if tls is not None else {}),
     )

@@ -136,7 +136,8 @@ def _card_02(card: AgentCard, now: Json, form: str) -> Json:
     out.pop("signatures", None)  # over another form
     for skill in out["skills"]:
         skill.pop("security", None)
-    # 0.2.6 has no mutualTLS, and its readers take no card with a scheme that they do not know
+    # 0.2.6 has no mutualTLS, and its readers take no card with a scheme that they do not know: what TLS asks for is
+    # left out of what is to be shown, and an object without anything in it is nothing more.
     schemes = {name: scheme for name, scheme in out.pop("securitySchemes", {}).items() if scheme["type"] != "mutualTLS"}
     words = dict.fromkeys(word for scheme in schemes.values() if (word := _authentication(scheme)))
     if words and form != "0.2":
@@ -148,6 +149,8 @@ def _card_02(card: AgentCard, now: Json, form: str) -> Json:
         return out
     if schemes:
         out["securitySchemes"] = schemes
+    if "security" in out:
+        out["security"] = [{name: each[name] for name in each if name in schemes} for each in out["security"]]
     # Readers of 1.0 that still look here take 0.3.0 for what it is, and leave 0.2.6 alone.
     out["protocolVersion"] = _VERSION_02 if form == "0.2" else _VERSION_03
     return out

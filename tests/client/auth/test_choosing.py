@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from tests.client.running import run
 from tests.oidc.running import OidcProvider
 from tieline import ApiKey, Basic, Bearer, ClientCredentials, DeviceCode, Task, connect
 from tieline.client.credentials import Credential
+from tieline.client.fitting import fit
 from tieline.errors import AuthenticationRequired, CredentialsUnfit, InvalidCard
+from tieline.wire import cards
 
 every_binding = pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON", "GRPC"])
 FIXED: dict[str, Credential] = {
@@ -111,6 +114,42 @@ def test_a_card_without_schemes_gets_what_there_is_one_place_for(guarded: Guarde
     assert agent.calls[0]["headers"]["authorization"] == f"Bearer {SECRET}"
     run(spoken(agent.url, credentials=ApiKey(SECRET, header="X-Mine")))
     assert agent.calls[-1]["headers"]["x-mine"] == SECRET
+
+
+@pytest.mark.parametrize("kind", ["0.3", "0.1"])
+def test_cards_of_older_versions_choose_alike(kind: str) -> None:
+    document: dict[str, Any] = {
+        "name": "Old",
+        "url": "https://old.example/",
+        "version": "1",
+        "capabilities": {},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [],
+        "description": "Old.",
+    }
+    if kind == "0.3":
+        document |= {
+            "protocolVersion": "0.3.0",
+            "securitySchemes": {
+                "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
+                "oauth": {
+                    "type": "oauth2",
+                    "flows": {"clientCredentials": {"tokenUrl": "https://login.example/t", "scopes": {"a": "b"}}},
+                },
+            },
+            "security": [{"key": [], "oauth": ["a"]}],
+        }
+        machine = ClientCredentials(client_id="m", client_secret="s", issuer="https://login.example")
+        both = fit(cards.read(json.dumps(document).encode()), (machine, ApiKey("k")))
+        assert {(each.name, type(each.credential), each.scopes) for each in both} == {
+            ("key", ApiKey, ()),
+            ("oauth", ClientCredentials, ("a",)),
+        }
+        return
+    document["authentication"] = {"schemes": ["Basic", "Bearer"]}
+    (only,) = fit(cards.read(json.dumps(document).encode()), (Bearer("t"),))
+    assert only.credential == Bearer("t")
 
 
 def test_an_authorization_header_beside_credentials_that_use_it_is_a_mistake(guarded: Guarded) -> None:

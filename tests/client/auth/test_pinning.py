@@ -17,7 +17,18 @@ from tests.client.scripted import Answer, Http, Script, card_of, scripted
 from tests.client.tasks import message
 from tests.oidc.running import OidcProvider
 from tieline import ApiKey, AuthorizationCode, Bearer, ClientCredentials, DeviceCode, connect
-from tieline.card import AgentInterface, APIKeySecurityScheme, SecurityScheme
+from tieline.card import (
+    AgentInterface,
+    APIKeySecurityScheme,
+    AuthorizationCodeOAuthFlow,
+    ImplicitOAuthFlow,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    OpenIdConnectSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
 from tieline.client.origin import crosses_in_clear, origin_of, pinned, trusted_origins
 from tieline.errors import AuthorizationFailed, InvalidPeerResponse, OriginNotTrusted
 from tieline.types import encode
@@ -253,6 +264,67 @@ def test_discovery_that_the_card_names_has_to_be_its_own_issuers(guarded: Guarde
             with pytest.raises(AuthorizationFailed, match=r"that of another issuer, https://login\.example"):
                 await peer.ask("hi")
         assert provider.grants() == []
+
+    run(test())
+
+
+@pytest.mark.requirement("security.oauth-metadata-over-tls")
+def test_metadata_of_an_authorization_server_are_not_fetched_without_encryption(guarded: Guarded) -> None:
+    async def test() -> None:
+        async with connect(guarded.agent("oidc").url) as peer:
+            card = peer.card
+        url = "http://login.example/.well-known/openid-configuration"
+        schemes = {
+            "openid": SecurityScheme(open_id_connect_security_scheme=OpenIdConnectSecurityScheme(url)),
+            "metadata": SecurityScheme(
+                oauth2_security_scheme=OAuth2SecurityScheme(
+                    OAuthFlows(implicit=ImplicitOAuthFlow()), oauth2_metadata_url=url
+                )
+            ),
+        }
+        for name, scheme in schemes.items():
+            asking = replace(
+                card,
+                security_schemes={name: scheme},
+                security_requirements=(SecurityRequirement({name: StringList()}),),
+            )
+            for credential in (
+                ClientCredentials(client_id="machine", client_secret=SECRET),
+                DeviceCode(client_id="desktop", show=print),
+            ):
+                async with connect(asking, credentials=credential, trust="http://login.example") as peer:
+                    with pytest.raises(AuthorizationFailed, match=r"has to be https: http://login\.example"):
+                        await peer.ask("hi")
+
+    run(test())
+
+
+def test_a_page_to_sign_in_at_is_not_opened_without_encryption(guarded: Guarded, provider: OidcProvider) -> None:
+    async def test() -> None:
+        browser = Browser()
+        for url in ("http://login.example/authorize", "grpcs://login.example/authorize"):
+            flow = AuthorizationCodeOAuthFlow(url, f"{provider.issuer}/token", {})
+            scheme = SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(OAuthFlows(authorization_code=flow)))
+            async with connect(guarded.agent("browser").url) as peer:
+                card = replace(peer.card, security_schemes={"browser": scheme})
+            credential = AuthorizationCode(client_id="desktop", open_url=browser)
+            trust = (provider.issuer, "http://login.example", "https://login.example")
+            async with connect(card, credentials=credential, trust=trust) as peer:
+                with pytest.raises(AuthorizationFailed, match="has to be https"):
+                    await peer.ask("hi")
+        assert browser.urls == []
+
+    run(test())
+
+
+@pytest.mark.parametrize(("url", "binding"), [("http://192.0.2.1/rpc", "JSONRPC"), ("192.0.2.1:50051", "GRPC")])
+def test_credentials_do_not_go_to_another_machine_unencrypted(url: str, binding: str) -> None:
+    async def test() -> None:
+        for credential in (Bearer(SECRET), ApiKey(SECRET, header="X-Key")):
+            with pytest.raises(OriginNotTrusted, match="unencrypted, where others can read them") as refused:
+                await connect(card_of((url, binding)), credentials=credential)
+            async with connect(card_of((url, binding)), credentials=credential, trust=refused.value.origin) as peer:
+                assert peer.interface.url == url
 
     run(test())
 

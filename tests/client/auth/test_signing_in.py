@@ -16,6 +16,7 @@ from tests.client.auth.agents import Guarded
 from tests.client.auth.test_choosing import every_binding, spoken
 from tests.client.running import run
 from tests.oidc.running import OidcProvider
+from tests.oidc.test_provider import asked
 from tieline import AuthorizationCode, DeviceCode, DevicePrompt, connect
 from tieline.client.device_flow import authorized_by_device, next_interval_s
 from tieline.client.oauth import AuthorizationServer
@@ -70,6 +71,21 @@ def test_a_user_signs_in_with_a_browser(
     assert form["redirect_uri"] == url.query["redirect_uri"]
     assert URL(form["redirect_uri"]).host == "127.0.0.1"
     assert len(form["code_verifier"]) >= 43
+
+
+@pytest.mark.requirement("security.pkce")
+def test_a_code_is_good_for_nothing_without_the_verifier_of_who_asked_for_it(
+    guarded: Guarded, provider: OidcProvider
+) -> None:
+    browser = Browser()
+    credential = by_browser(browser, issuer=provider.issuer)
+    run(spoken(guarded.agent("browser").url, credentials=credential))
+    (form,) = [each["form"] for each in provider.requests("/token")]
+    (url,) = browser.urls
+    assert url.query["code_challenge_method"] == "S256"
+    assert form["code_verifier"] not in str(url)
+    again = {**form, "code_verifier": "w" * 43}
+    assert asked(f"{provider.issuer}/token", again)[1]["error"] == "invalid_grant"
 
 
 def test_a_confidential_client_shows_its_secret_to_the_token_endpoint_alone(

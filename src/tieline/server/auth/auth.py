@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Iterable, Mapping
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
 
@@ -14,9 +13,9 @@ from msgspec.structs import replace
 
 from tieline.card import AgentCard, SecurityRequirement, StringList
 from tieline.engine.turn import Caller
-from tieline.errors import PermissionDenied, RateLimited, Unauthenticated
+from tieline.errors import Overloaded, PermissionDenied, Unauthenticated, Unavailable
 from tieline.server.auth.identity import Identity, Refused, Scheme, Shown, Together
-from tieline.server.rates import Meter, Rates
+from tieline.server.rates import Meter, Rates, place
 from tieline.wire.methods import METHODS
 
 __all__ = ["Auth"]
@@ -53,7 +52,9 @@ class Auth:
         scopes: Mapping[str, str | Iterable[str]] | None = None,
         failures_per_minute: int = 60,
     ) -> None:
-        """`failures_per_minute`: how often one address may show what is not valid. Raises ValueError."""
+        """`failures_per_minute`: how many wrong passwords one address may show. Raises ValueError."""
+        if failures_per_minute < 1:
+            raise ValueError(f"failures_per_minute has to be 1 or more, not {failures_per_minute}")
         self._ways = [way.schemes if isinstance(way, Together) else (way,) for way in ways]
         if not self._ways:
             raise ValueError("name a way to authenticate, or leave auth out")
@@ -69,7 +70,9 @@ class Auth:
         if unknown := self._scopes.keys() - METHODS.keys() - {"*"}:
             raise ValueError(f"there is no operation {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}")
         self._everywhere = self._scopes.get("*", frozenset())
+        self._only = self._ways[0][0] if len(self._ways) == 1 and len(self._ways[0]) == 1 else None
         self._key = os.urandom(16)
+        self._persons = {name: b"%d" % number for number, name in enumerate(self._schemes)}
         self._known: dict[bytes, _Known] = {}
         self._failures = Meter(Rates(requests_per_s=failures_per_minute / 60, burst=failures_per_minute))
         self.challenges = tuple(dict.fromkeys(filter(None, (scheme.challenge for scheme in self._schemes.values()))))
@@ -100,8 +103,8 @@ class Auth:
 
     def caller(self, shown: Shown) -> Caller | Awaitable[Caller]:
         """Who calls. Raises Unauthenticated; Overloaded when that cannot be found out now."""
-        if len(self._ways) == 1 and len(self._ways[0]) == 1:
-            scheme = self._ways[0][0]
+        scheme = self._only
+        if scheme is not None:
             try:
                 secret = scheme.find(shown)
             except Refused as refused:
@@ -113,26 +116,29 @@ class Auth:
         return self._found(shown)
 
     def _mark(self, scheme: Scheme, secret: bytes) -> bytes:
-        return blake2b(secret, digest_size=16, key=self._key, person=scheme.name.encode()[:16]).digest()
+        return blake2b(secret, digest_size=32, key=self._key, person=self._persons[scheme.name]).digest()
 
     async def _found(self, shown: Shown) -> Caller:
         words = ""
+        not_now: Overloaded | Unavailable | None = None
         for way in self._ways:
             try:
                 found = [(scheme, scheme.find(shown)) for scheme in way]
                 if any(secret is None for _, secret in found):
                     continue
-                callers = [
-                    await self._checked(scheme, secret, shown.address) for scheme, secret in found if secret is not None
-                ]
+                return _as_one(
+                    [
+                        await self._checked(scheme, secret, shown.address)
+                        for scheme, secret in found
+                        if secret is not None
+                    ]
+                )
             except Refused as refused:
                 words = words or str(refused)
-                continue
-            first = callers[0]
-            if len(callers) == 1:
-                return first
-            scopes = first.scopes.union(*(other.scopes for other in callers))
-            return replace(first, scopes=scopes)
+            except (Overloaded, Unavailable) as error:  # what this way needs is not there; another one may do without
+                not_now = not_now or error
+        if not_now is not None:
+            raise not_now
         if words:
             raise self._refusal(words, shown)
         raise Unauthenticated(f"Authentication is needed: {self.wanted}.", challenges=self.challenges)
@@ -143,21 +149,24 @@ class Auth:
         known = self._known.get(mark)
         if known is not None and known.generation == generation and known.until > time.time():
             return known.caller
-        self._failures.look(address, "Too much that is not valid was shown from your address.")
-        try:
-            given = scheme.check(secret)
-            identity = given if isinstance(given, Identity) else await given
-        except Refused:
-            with suppress(RateLimited):
-                self._failures.request(address)
-            raise
+        if scheme.guessable:  # counted before it is known to be wrong, or many could be tried at once
+            self._failures.request(place(address), "Too many passwords that are wrong came from your address.")
+        given = scheme.check(secret)
+        identity = given if isinstance(given, Identity) else await given
+        if scheme.guessable:
+            self._failures.give_back(place(address))
         caller = Caller(
-            principal=identity.principal, tenant=identity.tenant, scopes=identity.scopes, claims=identity.claims
+            principal=identity.principal,
+            tenant=identity.tenant,
+            scopes=identity.scopes,
+            claims=identity.claims,
+            schemes=frozenset((scheme.name,)),
         )
         if len(self._known) >= _KNOWN:
             self._known.clear()
         until = time.time() + _ALWAYS_S if identity.until is None else identity.until
-        self._known[mark] = _Known(caller, scheme.generation, until)
+        # Of the generation before the check: what was revoked during it is looked at once more.
+        self._known[mark] = _Known(caller, generation, until)
         return caller
 
     @property
@@ -167,7 +176,10 @@ class Auth:
 
     def _refusal(self, words: str, shown: Shown) -> Unauthenticated:
         log.warning("a caller at %s was refused: %s", shown.address or "an unknown address", words)
-        return Unauthenticated(words, challenges=self.challenges)
+        challenges = self.challenges
+        if shown.headers.get(b"authorization", b"")[:7].lower() == b"bearer ":  # RFC 6750 §3.1
+            challenges = tuple('Bearer error="invalid_token"' if each == "Bearer" else each for each in challenges)
+        return Unauthenticated(words, challenges=challenges)
 
     def permit(self, caller: Caller, operation: str) -> None:
         """Check that the caller may do this. Raises PermissionDenied, which names the scopes that lack."""
@@ -176,6 +188,23 @@ class Auth:
             lacking = sorted(needed - caller.scopes)
             log.warning("caller %r lacks %s for %s", caller.principal, " ".join(lacking), operation)
             raise PermissionDenied.for_scopes(operation, lacking)
+
+
+def _as_one(callers: list[Caller]) -> Caller:
+    """Who shows several things at the same time: the first tells who it is. Raises Refused."""
+    first = callers[0]
+    if len(callers) == 1:
+        return first
+    tenants = {caller.tenant for caller in callers if caller.tenant}
+    if len(tenants) > 1:
+        raise Refused("What the request shows is for tenants that are not the same.")
+    return replace(
+        first,
+        tenant=next(iter(tenants), ""),
+        scopes=first.scopes.union(*(other.scopes for other in callers)),
+        claims=next((caller.claims for caller in callers if caller.claims), {}),
+        schemes=first.schemes.union(*(other.schemes for other in callers)),
+    )
 
 
 def _has_scopes(scheme: Scheme) -> bool:

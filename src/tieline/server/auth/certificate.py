@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Any
-from urllib.parse import unquote
 
 from tieline.card import MutualTlsSecurityScheme, SecurityScheme
 from tieline.server.auth.identity import Identity, Refused, Shown
 
-__all__ = ["ClientCertificate", "subject_of"]
-
-_SHORT = {
-    "commonName": "CN",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
+__all__ = ["ClientCertificate"]
 
 
 class ClientCertificate:
@@ -29,8 +16,11 @@ class ClientCertificate:
 
     Without `header` the server itself asks for certificates (`tieline serve --tls-client-ca`). With it, a proxy does,
     and says the subject of the one that it has verified in that header: it is believed where it comes from one of
-    `proxies`, and the proxy has to overwrite what callers write there.
+    `proxies`, and the proxy has to overwrite what callers write there. It is taken as it stands: a proxy that writes
+    something else than the subject alone, or encodes it, is not understood.
     """
+
+    guessable = False
 
     def __init__(
         self,
@@ -47,7 +37,7 @@ class ClientCertificate:
         self._proxies = [ipaddress.ip_network(proxy, strict=False) for proxy in proxies]
         self._scopes = {subject: frozenset(given) for subject, given in (scopes or {}).items()}
         self.declared = SecurityScheme(mtls_security_scheme=MutualTlsSecurityScheme())
-        self.challenge = ""
+        self.challenge = 'ClientCertificate realm="A2A"'  # no scheme of HTTP's, but a 401 has to name one
         self.generation = 0
 
     def find(self, shown: Shown) -> bytes | None:
@@ -71,25 +61,11 @@ class ClientCertificate:
         return any((mapped or found) in network for network in self._proxies)
 
     def check(self, secret: bytes) -> Identity:
-        subject = unquote(secret.decode("utf-8", "replace")).strip()  # proxies may write it percent-encoded
+        # Two subjects must never become one: nothing is decoded twice, and nothing replaced.
+        try:
+            subject = secret.decode()
+        except UnicodeDecodeError:
+            subject = ""
         if not subject or not subject.isprintable():
             raise Refused("The subject of the client certificate cannot be read.")
         return Identity(f"cert:{subject}", scopes=self._scopes.get(subject, frozenset()))
-
-
-def subject_of(peer: Mapping[str, Any]) -> str:
-    """The subject of a certificate that `ssl.SSLSocket.getpeercert` gives, as RFC 4514 writes it."""
-    parts = [
-        f"{_SHORT.get(kind, kind)}={_escaped(value)}"
-        for rdn in reversed(peer.get("subject") or ())
-        for kind, value in reversed(rdn)
-    ]
-    return ",".join(parts)
-
-
-def _escaped(value: str) -> str:
-    """A value of a distinguished name, as RFC 4514 §2.4 has it."""
-    escaped = "".join("\\" + letter if letter in ',+"\\<>;=' else letter for letter in value)
-    if escaped[:1] in (" ", "#"):
-        escaped = "\\" + escaped
-    return escaped[:-1] + "\\ " if escaped.endswith(" ") and len(escaped) > 1 else escaped

@@ -26,6 +26,9 @@ class Shown(msgspec.Struct, frozen=True):
     address: str = ""  # of the caller, as far as proxies that are trusted say so
     repeated: frozenset[bytes] = frozenset()  # headers that came more than once
 
+    def __repr__(self) -> str:
+        return f"<Shown from {self.peer or 'nowhere'}>"  # and nothing of what is secret
+
 
 class Identity(msgspec.Struct, frozen=True):
     """Who calls, as the server has found out."""
@@ -53,6 +56,11 @@ class Scheme(Protocol):
     @property
     def challenge(self) -> str:
         """What `WWW-Authenticate` says of it (RFC 9110 §11.6.1); "" is nothing."""
+        ...
+
+    @property
+    def guessable(self) -> bool:
+        """Whether people choose what is shown, so that trying has to be slow."""
         ...
 
     @property

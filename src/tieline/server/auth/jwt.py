@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from tieline.card import HTTPAuthSecurityScheme, OpenIdConnectSecurityScheme, SecurityScheme
 from tieline.errors import Unavailable
@@ -95,6 +98,7 @@ class Jwt:
         if unknown := set(self._algorithms) - set(ALGORITHMS):
             raise ValueError(f"tokens of others are not checked with {', '.join(sorted(unknown))}")
         self.challenge = "Bearer"
+        self.guessable = False
 
     @property
     def generation(self) -> int:
@@ -113,7 +117,8 @@ class Jwt:
             claims = await self._verified(secret)
         except keys.KeysUnavailable as error:
             log.error("tokens of %s cannot be checked: %s", self._issuer, error)
-            raise Unavailable("Tokens cannot be checked at the moment.", retry_after_s=5) from None
+            wait_s = math.ceil(self._keys.again_s)
+            raise Unavailable("Tokens cannot be checked at the moment.", retry_after_s=wait_s) from None
         return self._identity(claims)
 
     async def _verified(self, token: bytes) -> dict[str, Any]:
@@ -123,7 +128,7 @@ class Jwt:
 
         try:
             header = jws.extract_compact(token).headers()
-        except (JoseError, ValueError, TypeError):
+        except (JoseError, ValueError, TypeError, RecursionError):
             raise Refused("The token is not a JWT.") from None
         if header.get("alg") not in self._algorithms:
             raise Refused("The token is signed in a way that is not accepted here.")
@@ -133,7 +138,7 @@ class Jwt:
             for key in await self._keys.for_header(header):
                 try:
                     return dict(jwt.decode(token, key, algorithms=self._algorithms).claims)
-                except (JoseError, ValueError, TypeError):
+                except (JoseError, ValueError, TypeError, RecursionError):
                     continue
             if not once_more or not await self._keys.changed():
                 break
@@ -158,13 +163,17 @@ class Jwt:
             if at is None or at - self._skew_s > now:
                 raise Refused("The token is not valid yet.")
         subject = claims.get("sub")
-        if not isinstance(subject, str) or not subject:
+        if not isinstance(subject, str) or not subject or not subject.isprintable():
             raise Refused("The token does not say whose it is (sub).")
         tenant: Any = ""
         if self._tenant_claim is not None:
             tenant = claims.get(self._tenant_claim)
-            if not isinstance(tenant, str) or not tenant:
+            if not isinstance(tenant, str) or not tenant or not tenant.isprintable():
                 raise Refused(f"The token does not say for which tenant it is ({self._tenant_claim}).")
+        try:
+            msgspec.json.encode(claims)
+        except (UnicodeEncodeError, msgspec.MsgspecError):
+            raise Refused("The token's claims are not text in Unicode.") from None
         until = min(expires + self._skew_s, now + _OLDEST_S)
         return Identity(f"{self._issuer}#{subject}", tenant, _scopes(claims), claims, until)
 
@@ -218,9 +227,11 @@ def _time(value: Any) -> float | None:
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:
-    given = claims.get("scope", claims.get("scp"))
-    if isinstance(given, str):
-        return frozenset(given.split())
-    if isinstance(given, list):
-        return frozenset(scope for scope in given if isinstance(scope, str))
-    return frozenset()
+    found: set[str] = set()
+    for name in ("scope", "scp"):
+        given = claims.get(name)
+        if isinstance(given, str):
+            found.update(given.split())
+        elif isinstance(given, list):
+            found.update(scope for scope in given if isinstance(scope, str))
+    return frozenset(found)

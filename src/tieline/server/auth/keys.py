@@ -8,10 +8,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 import aiohttp
+from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 
@@ -22,7 +23,6 @@ log = logging.getLogger("tieline.server")
 _FETCH_S: Final = 10.0
 _BYTES: Final = 1024 * 1024
 _OLD_S: Final = 600.0  # a key that its issuer has withdrawn is believed for so long at most
-_AGAIN_S: Final = 10.0  # between two fetches that unknown keys have brought about
 _STALE_S: Final = 24 * 3600.0  # keys stay in use for so long when they cannot be fetched anew
 _LEAST_RSA_BITS: Final = 2048
 _PUBLIC: Final = ("RSA", "EC", "OKP")
@@ -36,7 +36,10 @@ class KeysUnavailable(Exception):
 
 def is_safe_url(url: str) -> bool:
     """Whether what is fetched from there can be believed: https, or this machine."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
     return parts.scheme == "https" or (
         parts.scheme == "http" and (parts.hostname or "") in ("localhost", "127.0.0.1", "::1")
     )
@@ -55,13 +58,13 @@ async def fetched_json(url: str) -> dict[str, Any]:
             body = await response.content.read(_BYTES + 1)
             while not response.content.at_eof() and len(body) <= _BYTES:
                 body += await response.content.read(_BYTES + 1 - len(body))
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         raise KeysUnavailable(f"{url} cannot be read: {error or type(error).__name__}") from error
     if len(body) > _BYTES:
         raise KeysUnavailable(f"{url} is larger than {_BYTES} bytes")
     try:
         found = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise KeysUnavailable(f"{url} is not JSON") from error
     if not isinstance(found, dict):
         raise KeysUnavailable(f"{url} is not a JSON object")
@@ -74,6 +77,8 @@ class PublicKeys:
     `generation` changes with the keys.
     """
 
+    again_s: ClassVar[float] = 10.0  # between two fetches that unknown keys, or an issuer that is away, bring about
+
     def __init__(self, *, url: Callable[[], Awaitable[str]] | None = None, file: Path | None = None) -> None:
         """Raises ValueError when the file holds no keys."""
         self.generation = 0
@@ -81,7 +86,7 @@ class PublicKeys:
         self._keys: dict[str, _Key] = {}  # by key id
         self._nameless: list[_Key] = []
         self._fetched = -_STALE_S * 2  # monotonic
-        self._tried = -_AGAIN_S * 2
+        self._tried = -_STALE_S * 2
         self._fetching: asyncio.Task[None] | None = None
         if file is not None:
             try:
@@ -94,26 +99,30 @@ class PublicKeys:
 
         Raises KeysUnavailable when none have been had for too long.
         """
-        if self._url is not None and time.monotonic() - self._fetched > _OLD_S:
+        age_s = time.monotonic() - self._fetched
+        if self._url is not None and age_s > _OLD_S and (age_s > _STALE_S or self._may_try):
             await self._refresh()
         found = self._named(header)
-        if not found and self._url is not None and time.monotonic() - self._tried > _AGAIN_S:
+        if not found and self._url is not None and self._may_try:
             await self._refresh()  # the issuer may have a new key
             found = self._named(header)
         return found
 
     def _named(self, header: dict[str, Any]) -> list[_Key]:
         kid = header.get("kid")
+        found = [*self._keys.values(), *self._nameless]
         if isinstance(kid, str):
-            key = self._keys.get(kid)
-            if key is not None:
-                return [key]
-            return list(self._nameless)
-        return [*self._keys.values(), *self._nameless]
+            found = [self._keys[kid]] if kid in self._keys else self._nameless
+        # A key that says for which algorithm it is serves no other (RFC 8725 §3.1).
+        return [key for key in found if key.alg in (None, header.get("alg"))]
+
+    @property
+    def _may_try(self) -> bool:
+        return time.monotonic() - self._tried >= self.again_s
 
     async def changed(self) -> bool:
         """Fetch the keys anew, if that has not been done a moment ago; whether they are other ones."""
-        if self._url is None or time.monotonic() - self._tried < _AGAIN_S:
+        if self._url is None or not self._may_try:
             return False
         before = self.generation
         await self._refresh()
@@ -135,10 +144,9 @@ class PublicKeys:
 
     async def _fetch(self) -> None:
         assert self._url is not None
-        now = time.monotonic()
-        if now - self._tried < _AGAIN_S:
+        if not self._may_try:
             raise KeysUnavailable("the keys could not be had a moment ago")
-        self._tried = now
+        self._tried = time.monotonic()
         self._take(await fetched_json(await self._url()))
         self._fetched = self._tried = time.monotonic()
 
@@ -150,32 +158,40 @@ class PublicKeys:
         named: dict[str, _Key] = {}
         nameless: list[_Key] = []
         for raw in listed:
-            # A symmetric key in a public document is known to everybody.
-            if (
-                not isinstance(raw, dict)
-                or raw.get("kty") not in ("RSA", "EC", "OKP")
-                or raw.get("use", "sig") != "sig"
-            ):
+            kid = raw.get("kid") if isinstance(raw, dict) else None
+            key = _usable(raw)
+            if key is None:
                 continue
-            try:
-                key = KeySet.import_key_set({"keys": [raw]}).keys[0]
-            except (JoseError, ValueError, TypeError, KeyError) as error:
-                log.warning("a key of a JWKS cannot be used: %s", type(error).__name__)
-                continue
-            if not isinstance(key, RSAKey | ECKey | OKPKey):
-                continue
-            if isinstance(key, RSAKey) and key.public_key.key_size < _LEAST_RSA_BITS:
-                log.warning("an RSA key of a JWKS is shorter than %d bits and not used", _LEAST_RSA_BITS)
-                continue
-            kid = raw.get("kid")
             if isinstance(kid, str) and kid:
                 named[kid] = key
             else:
                 nameless.append(key)
         if not named and not nameless:
             raise KeysUnavailable("it has no public key that signs")
-        prints = sorted(key.thumbprint() for key in (*named.values(), *nameless))
-        before = sorted(key.thumbprint() for key in (*self._keys.values(), *self._nameless))
-        if prints != before or set(named) != set(self._keys):
+        if _prints(named, nameless) != _prints(self._keys, self._nameless):
             self.generation += 1
         self._keys, self._nameless = named, nameless
+
+
+def _usable(raw: Any) -> _Key | None:
+    """A key of a JWKS, if tokens may be signed with it."""
+    # A symmetric key, or a private one, in a public document is known to everybody.
+    if not isinstance(raw, dict) or raw.get("kty") not in _PUBLIC or "d" in raw or raw.get("use", "sig") != "sig":
+        return None
+    try:
+        (key,) = KeySet.import_key_set({"keys": [raw]}).keys
+        if not isinstance(key, RSAKey | ECKey | OKPKey):
+            return None
+        public = key.public_key  # which reads the numbers in it
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError, OverflowError, UnsupportedAlgorithm) as error:
+        log.warning("a key of a JWKS cannot be used: %s", type(error).__name__)
+        return None
+    if isinstance(key, RSAKey) and public.key_size < _LEAST_RSA_BITS:
+        log.warning("an RSA key of a JWKS is shorter than %d bits and not used", _LEAST_RSA_BITS)
+        return None
+    return key
+
+
+def _prints(named: dict[str, _Key], nameless: list[_Key]) -> tuple[dict[str, str], list[str]]:
+    """What tells one set of keys from another."""
+    return {kid: key.thumbprint() for kid, key in named.items()}, sorted(key.thumbprint() for key in nameless)

@@ -6,15 +6,17 @@ import asyncio
 import base64
 import binascii
 import os
-from http.cookies import CookieError, SimpleCookie
-from typing import Literal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Literal
 from urllib.parse import parse_qsl
 
 from tieline.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
 from tieline.server.auth.identity import Identity, Refused, Shown
-from tieline.server.auth.tokens import Token, TokenFile
+from tieline.server.auth.tokens import Token, TokenFile, is_password
 
 __all__ = ["ApiKey", "Basic", "Bearer", "bearer_of"]
+
+_AT_ONCE: Final = 2  # passwords that are looked at
 
 
 def bearer_of(shown: Shown) -> bytes | None:
@@ -39,6 +41,8 @@ def _identity(token: Token) -> Identity:
 
 class _OfFile:
     """What all schemes do whose secrets are in a file. Raises ValueError when it cannot be read."""
+
+    guessable = False
 
     def __init__(self, tokens: TokenFile | str | os.PathLike[str], name: str) -> None:
         self._tokens = tokens if isinstance(tokens, TokenFile) else TokenFile(tokens)
@@ -86,7 +90,8 @@ class ApiKey(_OfFile):
             raise ValueError(f"{parameter!r} cannot be the name of a {location}: take letters, digits, - and _")
         self._location = location
         self._parameter = parameter
-        self._header = parameter.lower().encode()
+        self._name = parameter.encode()
+        self._header = self._name.lower()
         self.declared = SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location, parameter))
         self.challenge = f'ApiKey in="{location}", name="{parameter}"'
 
@@ -100,12 +105,13 @@ class ApiKey(_OfFile):
             if len(found) > 1:
                 raise Refused(f"The request has more than one {self._parameter} in its query.")
             return found[0].encode() if found else None
-        try:
-            cookies: SimpleCookie = SimpleCookie(shown.headers.get(b"cookie", b"").decode("latin-1"))
-        except CookieError:
-            return None
-        cookie = cookies.get(self._parameter)
-        return None if cookie is None else cookie.value.encode() or None
+        if b"cookie" in shown.repeated:
+            raise Refused("The request has more than one Cookie header.")
+        pairs = [pair.strip().partition(b"=") for pair in shown.headers.get(b"cookie", b"").split(b";")]
+        values = [value for name, _, value in pairs if name == self._name]
+        if len(values) > 1:
+            raise Refused(f"The request has more than one {self._parameter} in its cookies.")
+        return values[0].strip(b'"') or None if values else None
 
     def check(self, secret: bytes) -> Identity:
         token = self._tokens.of_token(secret)
@@ -117,10 +123,13 @@ class ApiKey(_OfFile):
 class Basic(_OfFile):
     """`Authorization: Basic`, a name with a password (RFC 7617), by the same kind of file."""
 
+    guessable = True
+
     def __init__(self, passwords: TokenFile | str | os.PathLike[str], *, name: str = "basic") -> None:
         super().__init__(passwords, name)
         self.declared = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme("Basic"))
         self.challenge = 'Basic realm="A2A", charset="UTF-8"'
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tieline-passwords")
 
     def find(self, shown: Shown) -> bytes | None:
         return _authorization(shown, b"basic")
@@ -133,7 +142,9 @@ class Basic(_OfFile):
             raise Refused("The Authorization header is not Basic with a name and a password in base64.") from None
         if not colon:
             raise Refused("The Authorization header has no colon between name and password.")
-        token = await asyncio.to_thread(self._tokens.of_password, principal, password)  # it takes its time, on purpose
-        if token is None:
+        token = self._tokens.of_name(principal)
+        # It takes its time, on purpose; in threads of its own, so that nothing else waits for who guesses.
+        right = await asyncio.get_running_loop().run_in_executor(self._threads, is_password, token, password)
+        if token is None or not right:
             raise Refused("Name or password is wrong.")
         return _identity(token)

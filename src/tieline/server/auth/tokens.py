@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -31,6 +31,7 @@ _LOOK_S: Final = 1.0
 _PREFIX: Final = "tieline_"  # that scanners for secrets can tell it
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
 _SCRYPT: Final = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 * 1024 * 1024}
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,8 +43,8 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Literal["token", "password"] = "token"
     tenant: str = ""
     scopes: tuple[str, ...] = ()
-    created: datetime | None = None
-    expires: datetime | None = None
+    created: Moment | None = None
+    expires: Moment | None = None
     note: str = ""
 
     @property
@@ -113,7 +114,7 @@ _NOBODYS: Final = _scrypt(b"-", bytes(16))
 
 
 class TokenFile:
-    """A file of tokens, read again when it has changed.
+    """A file of tokens, read again when it has changed. Without the file nobody has a token.
 
     Raises ValueError when it is not there or a line of it is none.
     """
@@ -137,18 +138,25 @@ class TokenFile:
     def _stamped(self) -> tuple[int, int, int] | None:
         try:
             found = self.path.stat()
-        except OSError:
+        except FileNotFoundError:
             return None
+        except OSError:
+            return self._stamp
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def look(self) -> None:
-        """Read the file again if it has changed; what cannot be read leaves what was known before."""
+        """Read the file again if it has changed; one that cannot be read leaves what was known, a lost one nothing."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
         self._looked = now
         stamp = self._stamped()
         if stamp == self._stamp:
+            return
+        if stamp is None:
+            self._stamp, self._tokens, self._passwords = None, {}, {}
+            log.error("the tokens in %s are gone: nobody has one", self.path)
+            self.generation += 1
             return
         try:
             self._load()
@@ -168,18 +176,24 @@ class TokenFile:
             return None
         return token
 
-    def of_password(self, principal: str, password: bytes) -> Token | None:
-        """Who logs in so. Takes some 50 ms, for a name that is not there, too."""
+    def of_name(self, principal: str) -> Token | None:
+        """The line of who logs in by a password (`is_password`)."""
         self.look()
         token = self._passwords.get(principal)
-        _, salt, _ = (token.hash if token is not None else _NOBODYS).split(":")
-        digest = _scrypt(password, base64.b64decode(salt))
-        if token is None or not hmac.compare_digest(token.hash, digest) or token.expired:
-            return None
-        return token
+        return None if token is None or token.expired else token
 
 
-_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}|scrypt:[A-Za-z0-9+/]+=*:[A-Za-z0-9+/]+=*")
+def is_password(token: Token | None, password: bytes) -> bool:
+    """Whether it is the one of this line. Takes some 50 ms, where there is no such line, too."""
+    stored = _NOBODYS if token is None else token.hash
+    digest = _scrypt(password, base64.b64decode(stored.split(":")[1]))
+    return hmac.compare_digest(stored, digest) and token is not None
+
+
+_HASH: Final = {
+    "token": re.compile(r"sha256:[0-9a-f]{64}"),
+    "password": re.compile(r"scrypt:[A-Za-z0-9+/]{22}==:[A-Za-z0-9+/]{43}="),
+}
 
 
 def read_tokens(path: Path) -> list[Token]:
@@ -196,10 +210,12 @@ def read_tokens(path: Path) -> list[Token]:
             continue
         try:
             token = msgspec.json.decode(line, type=Token)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ValueError(f"line {number} of {path} is no token: make them with tieline token create") from None
-        if not _HASH.fullmatch(token.hash) or (token.kind == "password") != token.hash.startswith("scrypt:"):
+        if not _HASH[token.kind].fullmatch(token.hash):
             raise ValueError(f"line {number} of {path} holds no hash: make tokens with tieline token create")
+        if not _PRINCIPAL.fullmatch(token.principal):
+            raise ValueError(f"line {number} of {path} names nobody: make tokens with tieline token create")
         tokens.append(token)
     return tokens
 
