@@ -472,8 +472,8 @@ class Service(Upkeep):
                 task_id = heard.task_id
                 break
             if message.task_id or not await self._gone_on(again[0]):
-                if webhook is not None and self.webhooks is not None and heard.task_id != task_id:
-                    await self._read(self.webhooks.forget(webhook))
+                if webhook is not None and heard.task_id != task_id:
+                    await self._move(webhook, again[0], caller.version)
                 return again
             if isinstance(again[0], TaskLog):
                 self.forget(again[0])
@@ -619,6 +619,15 @@ class Service(Upkeep):
             if again is None:
                 return None
             heard = again
+
+    async def _move(self, webhook: Webhook, outcome: TaskLog | Record | Event, version: str) -> None:
+        """A webhook came with a message that was heard before: it is that task's, if there is one that goes on."""
+        hooks = self.webhooks
+        assert hooks is not None
+        await self._read(hooks.forget(webhook))
+        if isinstance(outcome, TaskLog):
+            with self._held(outcome):
+                await self._read(hooks.create_once(outcome, webhook, version))
 
     async def _gone_on(self, outcome: TaskLog | Record | Event) -> bool:
         """Whether the caller has the answer to a message already, as far as it can be seen here."""
