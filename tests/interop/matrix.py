@@ -102,7 +102,7 @@ def serving(server: str, place: Path, ports: Ports) -> Iterator[str]:
     port, grpc_port = ports
     if server == "tieline":
         command = [str(TIELINE), "serve", str(AGENT), "--store", "memory"]
-        command += ["--port", str(port), "--grpc-port", str(grpc_port)]
+        command += ["--push", "--push-loopback", "--port", str(port), "--grpc-port", str(grpc_port)]
     else:
         command = [*PEERS[server].server, str(port), str(grpc_port)]
     # `env` lets the program find the modules of this folder.

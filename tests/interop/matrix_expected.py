@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.interop.matrix_peers import GRPC, PEERS, REST
 from tests.interop.peers.puppet import DESCRIPTION, FILES, NAME, SKILL, described
-from tests.interop.peers.rows import BIG, DATA, FILES_SENT, TEXT
+from tests.interop.peers.rows import BIG, DATA, FILES_SENT, TEXT, TOKEN
 
 __all__ = ["ROWS", "Cell", "expected", "faults", "offered"]
 
@@ -61,6 +61,7 @@ ROWS: dict[str, Any] = {
     "unicode": {"echo": [{"text": TEXT}]},
     "data": {"echo": [{"data": DATA}]},
     "integers": {"at the agent": NUMBERS, "back here": NUMBERS},
+    "push": {"made": True, "read": True, "left": ["hook"], "told": "COMPLETED", "token": TOKEN},
     "unknown_task": None,
     "ended_task": None,
 }
@@ -75,7 +76,7 @@ STATUSES = {
     },
 }
 CALLS_OF_FASTA2A = {"get", "send"}
-NOT_OF_FASTA2A = {"server": {"message"}, "client": {"cancel", "resubscribe"}}
+NOT_OF_FASTA2A = {"server": {"message", "push"}, "client": {"cancel", "resubscribe", "push"}}
 
 
 def offered(cell: Cell) -> bool:
@@ -89,6 +90,8 @@ def expected(cell: Cell) -> Any:
     if cell.row == "card" and cell.role == "server":
         spoken = {"spoken": f"{cell.binding} {version}", "spoken when nothing is asked for": f"JSONRPC {version}"}
         return {**ROWS["card"], **spoken, "said": "heard: hello"}
+    if cell.row == "push" and (cell.peer, cell.role) == ("py03", "client"):
+        return {**ROWS["push"], "left": "not offered"}
     if cell.row not in ("unknown_task", "ended_task"):
         return ROWS[cell.row]
     old = version == "0.3"

@@ -18,12 +18,15 @@ from a2a.types import (
     FilePart,
     FileWithBytes,
     FileWithUri,
+    GetTaskPushNotificationConfigParams,
     Message,
     Part,
+    PushNotificationConfig,
     Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskIdParams,
+    TaskPushNotificationConfig,
     TaskQueryParams,
     TextPart,
 )
@@ -74,6 +77,17 @@ class OfficialCaller(Caller):
 
     async def cancel(self, task_id: str) -> Value:
         return neutral(await self.waiting.cancel_task(TaskIdParams(id=task_id)))
+
+    async def set_webhook(self, task_id: str, id: str, url: str, token: str) -> str:
+        config = PushNotificationConfig(id=id, url=url, token=token)
+        made = await self.waiting.set_task_callback(
+            TaskPushNotificationConfig(task_id=task_id, push_notification_config=config)
+        )
+        return made.push_notification_config.url
+
+    async def get_webhook(self, task_id: str, id: str) -> str:
+        params = GetTaskPushNotificationConfigParams(id=task_id, push_notification_config_id=id)
+        return (await self.waiting.get_task_callback(params)).push_notification_config.url
 
     def name_of(self, error: Exception) -> str | None:
         if isinstance(error, A2AClientJSONRPCError):

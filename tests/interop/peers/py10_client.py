@@ -15,7 +15,10 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.types import (
     AgentCard,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     Message,
     Part,
     Role,
@@ -23,6 +26,7 @@ from a2a.types import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
 )
@@ -67,6 +71,24 @@ class OfficialCaller(Caller):
 
     async def cancel(self, task_id: str) -> Value:
         return task_of(await self.waiting.cancel_task(CancelTaskRequest(id=task_id)))
+
+    async def set_webhook(self, task_id: str, id: str, url: str, token: str) -> str:
+        config = TaskPushNotificationConfig(task_id=task_id, id=id, url=url, token=token)
+        made = await self.waiting.create_task_push_notification_config(config)
+        return str(made.url)
+
+    async def get_webhook(self, task_id: str, id: str) -> str:
+        request = GetTaskPushNotificationConfigRequest(task_id=task_id, id=id)
+        return str((await self.waiting.get_task_push_notification_config(request)).url)
+
+    async def list_webhooks(self, task_id: str) -> list[str]:
+        request = ListTaskPushNotificationConfigsRequest(task_id=task_id)
+        page = await self.waiting.list_task_push_notification_configs(request)
+        return [config.id for config in page.configs]
+
+    async def delete_webhook(self, task_id: str, id: str) -> None:
+        request = DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=id)
+        await self.waiting.delete_task_push_notification_config(request)
 
     def name_of(self, error: Exception) -> str | None:
         return type(error).__name__.removesuffix("Error") if isinstance(error, A2AError) else None

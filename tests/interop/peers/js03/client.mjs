@@ -52,6 +52,23 @@ class OfficialCaller {
     return neutral(await this.client.cancelTask({ id }));
   }
 
+  async setWebhook(taskId, id, url, token) {
+    const made = await this.client.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: { id, url, token } });
+    return made.pushNotificationConfig.url;
+  }
+
+  async getWebhook(id, pushNotificationConfigId) {
+    return (await this.client.getTaskPushNotificationConfig({ id, pushNotificationConfigId })).pushNotificationConfig.url;
+  }
+
+  async listWebhooks(id) {
+    return (await this.client.listTaskPushNotificationConfig({ id })).map((config) => config.pushNotificationConfig.id);
+  }
+
+  async deleteWebhook(id, pushNotificationConfigId) {
+    await this.client.deleteTaskPushNotificationConfig({ id, pushNotificationConfigId });
+  }
+
   nameOf(error) {
     const name = error.constructor.name.replace(/(JSONRPC)?Error$/, '');
     // In a stream, and for codes without a class, the SDK raises a bare Error with the code in its words.

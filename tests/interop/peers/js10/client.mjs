@@ -46,6 +46,24 @@ class OfficialCaller {
     return taskOf(await this.client.cancelTask({ tenant: '', id }));
   }
 
+  async setWebhook(taskId, id, url, token) {
+    const config = { tenant: '', id, taskId, url, token, authentication: undefined };
+    return (await this.client.createTaskPushNotificationConfig(config)).url;
+  }
+
+  async getWebhook(taskId, id) {
+    return (await this.client.getTaskPushNotificationConfig({ tenant: '', taskId, id })).url;
+  }
+
+  async listWebhooks(taskId) {
+    const request = { tenant: '', taskId, pageSize: 0, pageToken: '' };
+    return (await this.client.listTaskPushNotificationConfig(request)).configs.map((config) => config.id);
+  }
+
+  async deleteWebhook(taskId, id) {
+    await this.client.deleteTaskPushNotificationConfig({ tenant: '', taskId, id });
+  }
+
   nameOf(error) {
     if (!(error instanceof A2AError)) return null;
     return error.constructor.name.replace(/^(JsonRpc|Rest|Grpc)/, '').replace(/Error$/, '');
