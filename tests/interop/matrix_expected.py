@@ -64,6 +64,7 @@ ROWS: dict[str, Any] = {
     "push": {"made": True, "read": True, "left": ["hook"], "told": "COMPLETED", "token": TOKEN},
     "unknown_task": None,
     "ended_task": None,
+    "bearer": {"kind": "message", "role": "ROLE_AGENT", "text": "heard: hello"},
 }
 
 # Of REST and gRPC the 0.3 client of Python shows the status alone, and before 1.0 nothing said which status belongs to
@@ -76,11 +77,18 @@ STATUSES = {
     },
 }
 CALLS_OF_FASTA2A = {"get", "send"}
-NOT_OF_FASTA2A = {"server": {"message", "push"}, "client": {"cancel", "resubscribe", "push"}}
+NOT_OF_FASTA2A = {"server": {"message", "push"}, "client": {"cancel", "resubscribe", "push", "bearer"}}
+NO_TOKENS = {("py03", REST), ("py03", GRPC)}
 
 
 def offered(cell: Cell) -> bool:
-    """Whether the peer has what the row needs: fasta2a gives no Message, and its client cannot cancel or follow."""
+    """Whether the peer has what the row needs.
+
+    fasta2a gives no Message, has no webhooks, and its client cannot cancel, follow or show a token. py03's
+    client calls its interceptors, which show tokens, over JSON-RPC alone. Servers of SDKs check none by themselves.
+    """
+    if cell.row == "bearer" and (cell.role == "server" or (cell.peer, cell.binding) in NO_TOKENS):
+        return False
     return cell.peer != "fasta2a" or cell.row not in NOT_OF_FASTA2A[cell.role]
 
 

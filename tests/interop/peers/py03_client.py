@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,9 @@ from typing import Any
 import grpc
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
+from a2a.client.middleware import ClientCallContext
 from a2a.types import (
     DataPart,
     FilePart,
@@ -157,6 +160,13 @@ def shown(parts: list[Part]) -> list[Value]:
     return found
 
 
+class Wallet(CredentialService):
+    """The token of the environment, for whichever scheme the card has."""
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str | None:
+        return os.environ.get("INTEROP_TOKEN")
+
+
 @asynccontextmanager
 async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
     async with httpx.AsyncClient(timeout=READ_LIMIT_S) as http:
@@ -170,7 +180,7 @@ async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
                 supported_transports=[binding],
                 use_client_preference=True,
             )
-            return ClientFactory(config).create(card)
+            return ClientFactory(config).create(card, interceptors=[AuthInterceptor(Wallet())])
 
         yield OfficialCaller(card, client(streaming=True), client(streaming=False))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ from typing import Any
 
 import grpc
 import httpx
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.types import (
     AgentCard,
     CancelTaskRequest,
@@ -153,6 +155,13 @@ def shown(parts: Any) -> list[Value]:
     return found
 
 
+class Wallet(CredentialService):
+    """The token of the environment, for whichever scheme the card has."""
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str | None:
+        return os.environ.get("INTEROP_TOKEN")
+
+
 @asynccontextmanager
 async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
     async with httpx.AsyncClient(timeout=READ_LIMIT_S) as http:
@@ -162,7 +171,7 @@ async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
             config = ClientConfig(
                 streaming, False, http, grpc.aio.insecure_channel, [binding], use_client_preference=True
             )
-            return ClientFactory(config).create(card)
+            return ClientFactory(config).create(card, [AuthInterceptor(Wallet())])
 
         yield OfficialCaller(card, client(streaming=True), client(streaming=False))
 
