@@ -4,7 +4,9 @@ The A2A Technology Compatibility Kit for 1.0 chooses what the agent does by the 
 `full`, `plain` and `extended` behave alike and differ in what their cards promise: together they reach every test of
 it. The kit for 0.3 wants one agent, `asking`, that works for some seconds and then asks for more, again and again.
 
-    tieline serve examples/conformance.py:full
+    tieline serve examples/conformance.py:plain
+
+`full` and `asking` have an extended card, and so want their callers to authenticate: `tieline serve --auth bearer`.
 """
 
 from __future__ import annotations
@@ -38,6 +40,12 @@ SKILL = AgentSkill(
     name="Conformance",
     description="Does what the id of a message asks for.",
     tags=("conformance", "test"),
+)
+INNER_SKILL = AgentSkill(
+    id="inside",
+    name="Inside",
+    description="Does the same for those who have authenticated: only they read of it.",
+    tags=("conformance",),
 )
 
 
@@ -82,6 +90,7 @@ full = agent(
     skills=(SKILL,),
     input_modes=ANY_MEDIA_TYPE,
     streaming=True,
+    extended_skills=(INNER_SKILL,),
 )(behave)
 
 plain = agent(
@@ -118,4 +127,5 @@ asking = agent(
     skills=(SKILL,),
     input_modes=MODES_03,
     streaming=True,
+    extended_skills=(INNER_SKILL,),
 )(work_and_ask)

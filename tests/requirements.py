@@ -1,4 +1,4 @@
-"""The registry of what A2A 1.0 asks of a server and a client (sections 3 to 11), and what tests show of it.
+"""The registry of what A2A 1.0 asks of a server and a client (sections 3 to 13), and what tests show of it.
 
 `requirements.toml` holds the rows, `requirement_marks.py` collects which tests show which of them, and
 `scripts/requirements` prints what is missing. Nothing here runs a test or knows pytest.
@@ -142,6 +142,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "11.5": "REST: Query Parameters",
     "11.6": "REST: Errors",
     "11.7": "REST: Streaming",
+    "13.3": "Extended Agent Card Access",
 }
 
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*")

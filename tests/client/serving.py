@@ -120,10 +120,10 @@ WAYS: Mapping[str, tuple[str, str]] = {
 
 
 @asynccontextmanager
-async def by_way(agent: Agent, way: str, **options: Any) -> AsyncIterator[Peer]:
+async def by_way(published: Agent | App, way: str, **options: Any) -> AsyncIterator[Peer]:
     """An agent on a real socket, called in one binding and version."""
     binding, version = WAYS[way]
-    application = app(agent)
+    application = published if isinstance(published, App) else app(published)
     async with (
         served(application) as url,
         _grpc(application, binding == "GRPC"),

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.interop.matrix_expected import ROWS, Cell, expected, faults, offered
 from tests.interop.matrix_known import ENTRIES, KNOWN, number_of
 from tests.interop.matrix_peers import PEERS, install, missing
 from tests.interop.processes import ROOT, TIELINE, free_port, running
+from tieline.server.auth.tokens import make_token, write_tokens
 
 __all__ = ["CELLS", "Columns", "Outcome", "known_table", "problem_of"]
 
@@ -67,17 +68,19 @@ class Columns:
         self._place = place
         self._stack = contextlib.ExitStack()
         self._urls: dict[str, str] = {}
-        self._reports: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._reports: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
     def close(self) -> None:
         self._stack.close()
 
     def outcome(self, cell: Cell) -> Outcome:
         """Run the cell's column where that has not been done, and judge the cell."""
-        column = (cell.peer, cell.role, cell.binding)
+        server = server_of(cell)
+        column = (server, cell.peer, cell.role, cell.binding)
         if column not in self._reports:
-            server = cell.peer if cell.role == "server" else "tieline"
-            self._reports[column] = run_client(cell, self._url(server), self._place)
+            others = (replace(cell, row=row) for row in ROWS)
+            rows = [other.row for other in others if offered(other) and server_of(other) == server]
+            self._reports[column] = run_client(cell, self._url(server), self._place, rows)
         return judged(cell, self._reports[column])
 
     def _url(self, server: str) -> str:
@@ -96,19 +99,37 @@ def judged(cell: Cell, report: dict[str, Any]) -> Outcome:
     return Outcome(["the client does not offer it"], told)
 
 
+def server_of(cell: Cell) -> str:
+    """The server that a cell's client calls: a peer's name, "tieline", or "guarded", which is the same with tokens."""
+    if cell.role == "server":
+        return cell.peer
+    return "guarded" if cell.row == "bearer" else "tieline"
+
+
 @contextlib.contextmanager
 def serving(server: str, place: Path, ports: Ports) -> Iterator[str]:
-    """A server of the matrix, "tieline" or a peer's name; gives its URL."""
+    """A server of the matrix (`server_of`); gives its URL. The token of "guarded" is in the file `token` of `place`."""
     port, grpc_port = ports
-    if server == "tieline":
+    if server in ("tieline", "guarded"):
         command = [str(TIELINE), "serve", str(AGENT), "--store", "memory"]
-        command += ["--port", str(port), "--grpc-port", str(grpc_port)]
+        if server == "guarded":
+            command += ["--auth", "bearer", "--tokens", str(with_token(place))]
+        command += ["--push", "--push-loopback", "--port", str(port), "--grpc-port", str(grpc_port)]
     else:
         command = [*PEERS[server].server, str(port), str(grpc_port)]
     # `env` lets the program find the modules of this folder.
     command = ["env", f"PYTHONPATH={ROOT}", *command]
     with running(command, port, place / f"{server}.log"):
         yield f"http://127.0.0.1:{port}"
+
+
+def with_token(place: Path) -> Path:
+    """A file of tokens with one token in it; the token itself is in the file `token`."""
+    tokens = place / "tokens.jsonl"
+    shown, token = make_token("interop")
+    write_tokens(tokens, [token])
+    (place / "token").write_text(shown)
+    return tokens
 
 
 def free_ports() -> Ports:
@@ -131,7 +152,7 @@ def run_client(cell: Cell, url: str, place: Path, words: Sequence[str] = ()) -> 
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env=quiet_environment(),
+            env=quiet_environment() | shown_token(place, words),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -145,6 +166,11 @@ def run_client(cell: Cell, url: str, place: Path, words: Sequence[str] = ()) -> 
             f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout.decode()}{log.read_text()}"
         ) from None
     return report
+
+
+def shown_token(place: Path, rows: Sequence[str]) -> dict[str, str]:
+    """What a client finds the token in, where one is wanted."""
+    return {"INTEROP_TOKEN": (place / "token").read_text()} if "bearer" in rows else {}
 
 
 def quiet_environment() -> dict[str, str]:
@@ -269,7 +295,7 @@ def capture(name: str, place: Path) -> int:
     if cell is None:
         print(f"scripts/interop: there is no cell {name!r}; one is {CELLS[0]}", file=sys.stderr)
         return 2
-    server = cell.peer if cell.role == "server" else "tieline"
+    server = server_of(cell)
 
     async def record() -> tuple[str, dict[str, Any]]:
         (port, grpc_port), (public, public_grpc) = free_ports(), free_ports()

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.interop.matrix_peers import GRPC, PEERS, REST
 from tests.interop.peers.puppet import DESCRIPTION, FILES, NAME, SKILL, described
-from tests.interop.peers.rows import BIG, DATA, FILES_SENT, TEXT
+from tests.interop.peers.rows import BIG, DATA, FILES_SENT, TEXT, TOKEN
 
 __all__ = ["ROWS", "Cell", "expected", "faults", "offered"]
 
@@ -61,8 +61,10 @@ ROWS: dict[str, Any] = {
     "unicode": {"echo": [{"text": TEXT}]},
     "data": {"echo": [{"data": DATA}]},
     "integers": {"at the agent": NUMBERS, "back here": NUMBERS},
+    "push": {"made": True, "read": True, "left": ["hook"], "told": "COMPLETED", "token": TOKEN},
     "unknown_task": None,
     "ended_task": None,
+    "bearer": {"kind": "message", "role": "ROLE_AGENT", "text": "heard: hello"},
 }
 
 # Of REST and gRPC the 0.3 client of Python shows the status alone, and before 1.0 nothing said which status belongs to
@@ -75,11 +77,18 @@ STATUSES = {
     },
 }
 CALLS_OF_FASTA2A = {"get", "send"}
-NOT_OF_FASTA2A = {"server": {"message"}, "client": {"cancel", "resubscribe"}}
+NOT_OF_FASTA2A = {"server": {"message", "push"}, "client": {"cancel", "resubscribe", "push", "bearer"}}
+NO_TOKENS = {("py03", REST), ("py03", GRPC)}
 
 
 def offered(cell: Cell) -> bool:
-    """Whether the peer has what the row needs: fasta2a gives no Message, and its client cannot cancel or follow."""
+    """Whether the peer has what the row needs.
+
+    fasta2a gives no Message, has no webhooks, and its client cannot cancel, follow or show a token. py03's
+    client calls its interceptors, which show tokens, over JSON-RPC alone. Servers of SDKs check none by themselves.
+    """
+    if cell.row == "bearer" and (cell.role == "server" or (cell.peer, cell.binding) in NO_TOKENS):
+        return False
     return cell.peer != "fasta2a" or cell.row not in NOT_OF_FASTA2A[cell.role]
 
 
@@ -89,6 +98,8 @@ def expected(cell: Cell) -> Any:
     if cell.row == "card" and cell.role == "server":
         spoken = {"spoken": f"{cell.binding} {version}", "spoken when nothing is asked for": f"JSONRPC {version}"}
         return {**ROWS["card"], **spoken, "said": "heard: hello"}
+    if cell.row == "push" and (cell.peer, cell.role) == ("py03", "client"):
+        return {**ROWS["push"], "left": "not offered"}
     if cell.row not in ("unknown_task", "ended_task"):
         return ROWS[cell.row]
     old = version == "0.3"

@@ -35,6 +35,7 @@ from tieline.ids import new_id
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -73,6 +74,7 @@ class Calls:
         self.closed = False
         self._found = found
         self._extensions = _checked_uris(extensions)
+        self._extended: str | None = None  # the version of the public card beside which the extended one was read
         self._take_card(found.card, found.verification)
 
     def _take_card(self, card: AgentCard, verification: CardVerification) -> None:
@@ -82,9 +84,36 @@ class Calls:
         self._required = frozenset(e.uri for e in card.capabilities.extensions if e.required)
 
     async def renew_card(self) -> AgentCard:
-        """The card, asked for again where it has expired."""
-        self._take_card(*await self._found.renew())
+        """The card, asked for again where it has expired; an extended one stays while the public one's version does."""
+        card, verification = await self._found.renew()
+        if self._extended is not None:
+            if card.version == self._extended:
+                return self.card
+            self._extended = None
+            if card.capabilities.extended_agent_card:
+                self._take_card(card, verification)
+                return await self.extended_card(self.extensions(()))
+        self._take_card(card, verification)
         return self.card
+
+    async def extended_card(self, named: tuple[str, ...]) -> AgentCard:
+        """GetExtendedAgentCard. What it gives is the card from then on (A2A 1.0 §3.1.11)."""
+        public = self.card
+        if not public.capabilities.extended_agent_card:
+            raise UnsupportedOperation(f"The card of {public.name!r} says that there is no extended one.")
+        request = GetExtendedAgentCardRequest()
+        way_taken = ""
+
+        async def call(way: Way) -> bytes:
+            nonlocal way_taken
+            way_taken = way.interface.url
+            return await way.transport.extended_card(_addressed(request, way), named)
+
+        document = await self.route.call(call)
+        card, verification = await self._found.take(document, way_taken)
+        self._take_card(card, verification)
+        self._extended = public.version
+        return card
 
     async def close(self) -> None:
         """Close all connections."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
+from tieline.card import AgentCard
 from tieline.client.transport import Events, Numbered, Timeouts
 from tieline.engine.cursor import Cursor
 from tieline.engine.service import Service
@@ -19,6 +20,7 @@ from tieline.stores import StoreError
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -32,6 +34,7 @@ from tieline.types import (
     TaskPushNotificationConfig,
     Value,
     decode,
+    encode,
 )
 from tieline.wire.headers import event_number
 from tieline.wire.v1 import V1, encoded
@@ -49,8 +52,9 @@ class DirectTransport:
 
     name = "direct"
 
-    def __init__(self, service: Service, timeouts: Timeouts) -> None:
+    def __init__(self, service: Service, card: AgentCard, timeouts: Timeouts) -> None:
         self._service = service
+        self._card = card
         self._timeouts = timeouts
 
     async def send(self, request: SendMessageRequest, extensions: Sequence[str]) -> Task | Message:
@@ -89,6 +93,9 @@ class DirectTransport:
 
     async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
         await self._limited(self._service.delete_push_notification_config(_copied(request), _caller(extensions)))
+
+    async def extended_card(self, request: GetExtendedAgentCardRequest, extensions: Sequence[str]) -> bytes:
+        return encode(self._service.agent.extended_card(self._card, _caller(extensions)))
 
     async def open(
         self,

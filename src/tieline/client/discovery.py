@@ -23,7 +23,17 @@ from tieline.errors import CardNotFound, InvalidCard, InvalidParams, InvalidPeer
 from tieline.wire import cards as forms
 from tieline.wire.dialects import DIALECTS
 
-__all__ = ["CardCache", "FoundCard", "card_file", "card_urls", "checked", "fetch_card", "find_card", "without_user"]
+__all__ = [
+    "CardCache",
+    "FoundCard",
+    "card_file",
+    "card_urls",
+    "checked",
+    "fetch_card",
+    "find_card",
+    "read_card",
+    "without_user",
+]
 
 _MAX_AGE = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
 _NOT_HERE: Final = frozenset((404, 405, 406, 410))
@@ -169,7 +179,7 @@ class CardCache:
                 says = f": {answer.excerpt}" if answer.body else "."
                 raise InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status} instead of an agent card{says}")
             return None
-        found = _found(answer.body, answer.url, url)
+        found = read_card(answer.body, answer.url, url)
         self._keep(key, found, answer.headers)
         return found
 
@@ -228,7 +238,7 @@ async def find_card(ref: str | PathLike[str], http: Http, headers: Mapping[str, 
             document = path.read_bytes()
         except OSError as error:
             raise CardNotFound(f"The card file {str(path)!r} cannot be read: {error.strerror or error}.") from None
-        return _found(document, str(path))
+        return read_card(document, str(path))
     fault: InvalidCard | None = None
     urls = card_urls(str(ref))
     for url in urls:
@@ -242,7 +252,7 @@ async def find_card(ref: str | PathLike[str], http: Http, headers: Mapping[str, 
     raise fault or CardNotFound(f"There is no agent card at {', '.join(map(shown, urls))}.")
 
 
-def _found(document: bytes, where: str, url: URL | None = None) -> FoundCard:
+def read_card(document: bytes, where: str, url: URL | None = None) -> FoundCard:
     """A usable card from JSON.
 
     Raises:

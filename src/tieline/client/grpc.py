@@ -24,6 +24,7 @@ except ImportError as error:
 from msgspec.structs import replace
 
 from tieline import __version__
+from tieline.card import AgentCard
 from tieline.client.credentials import ClientCertificate
 from tieline.client.http import Verify
 from tieline.client.identity import Identity
@@ -61,6 +62,7 @@ from tieline.operation.trace_context import carried
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -72,6 +74,7 @@ from tieline.types import (
     SubscribeToTaskRequest,
     Task,
     TaskPushNotificationConfig,
+    encode,
 )
 from tieline.wire import protobuf, protobuf03
 from tieline.wire.protobuf_rpcs import Rpc
@@ -213,6 +216,10 @@ class GrpcTransport:
 
     async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
         await self._call("DeleteTaskPushNotificationConfig", request, extensions)
+
+    async def extended_card(self, request: GetExtendedAgentCardRequest, extensions: Sequence[str]) -> bytes:
+        card: AgentCard = await self._call("GetExtendedAgentCard", request, extensions)
+        return encode(card)
 
     async def open(
         self,

@@ -15,6 +15,7 @@ from tieline.errors import A2AError, InvalidPeerResponse, UnsupportedOperation
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -87,6 +88,9 @@ class JsonRpcTransport:
         answer = await self._http.answer("POST", self._url, request_headers(self._headers, extensions), body)
         if answer.status != 200 or not _says_nothing(answer.body):
             _result(answer, id_)
+
+    async def extended_card(self, request: GetExtendedAgentCardRequest, extensions: Sequence[str]) -> bytes:
+        return bytes(await self._call("GetExtendedAgentCard", request, extensions))
 
     async def open(
         self,

@@ -14,7 +14,7 @@ from yarl import URL
 from tieline.card import AgentCard, AgentInterface
 from tieline.client.credentials import ClientCertificate, Credential
 from tieline.client.direct import DirectTransport
-from tieline.client.discovery import CardCache, FoundCard, card_urls, checked, find_card, without_user
+from tieline.client.discovery import CardCache, FoundCard, card_urls, checked, find_card, read_card, without_user
 from tieline.client.fitting import wanted
 from tieline.client.http import Http, Verify, shown
 from tieline.client.identity import Identity, certificate_of, identity_for
@@ -98,6 +98,7 @@ class Opened(msgspec.Struct, frozen=True):
     verification: CardVerification
     route: Route
     renew: Callable[[], Awaitable[tuple[AgentCard, CardVerification]]]  # the card, read again where it has expired
+    take: Callable[[bytes, str], Awaitable[tuple[AgentCard, CardVerification]]]  # a card as it came, and where from
     close: Callable[[], Awaitable[None]]
 
 
@@ -162,13 +163,16 @@ async def opened(ref: Reference, options: Options) -> Opened:
             document = found.document
         return card, verification
 
+    async def take(document: bytes, where: str) -> tuple[AgentCard, CardVerification]:
+        return await _verified(read_card(document, where, url), options)
+
     async def close() -> None:
         await route.close()
         await http.close()
         if identity is not None:
             await identity.close()
 
-    return Opened(card, verification, route, renew, close)
+    return Opened(card, verification, route, renew, take, close)
 
 
 async def _verified(found: FoundCard, options: Options) -> tuple[AgentCard, CardVerification]:
@@ -223,13 +227,16 @@ async def _in_process(ref: Agent | Service | Publisher, options: Options) -> Ope
     async def renew() -> tuple[AgentCard, CardVerification]:
         return card, verification
 
+    async def take(document: bytes, where: str) -> tuple[AgentCard, CardVerification]:
+        return read_card(document, where).card, verification
+
     async def close() -> None:
         if store is not None:  # the service is ours
             await service.close()
             await store.close()
 
-    route = Route([Way(interface, DirectTransport(service, options.timeouts))])
-    return Opened(card, verification, route, renew, close)
+    route = Route([Way(interface, DirectTransport(service, card, options.timeouts))])
+    return Opened(card, verification, route, renew, take, close)
 
 
 def _permitted(

@@ -99,6 +99,18 @@ class Peer:
         """
         return await self._calls.renew_card()
 
+    async def extended_card(self, *, extensions: Sequence[str] = ()) -> AgentCard:
+        """Ask for the card that callers who have authenticated may read (A2A 1.0 §3.1.11).
+
+        It is `card` from then on, until `refresh_card` finds that the public one has another version.
+
+        Raises:
+            UnsupportedOperation: the card says that there is none; nothing was sent.
+            AuthenticationRequired: the agent wants credentials, or others.
+            CardNotVerified: a signed card is required, and this is none.
+        """
+        return await self._calls.extended_card(self._calls.extensions(extensions))
+
     # --- sending ------------------------------------------------------------------------------------------------------
 
     async def ask(

@@ -14,6 +14,7 @@ from tieline.errors import A2AError, InvalidPeerResponse, MethodNotFound, TaskNo
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -47,6 +48,7 @@ _SET_WEBHOOK = METHODS["CreateTaskPushNotificationConfig"]
 _GET_WEBHOOK = METHODS["GetTaskPushNotificationConfig"]
 _LIST_WEBHOOKS = METHODS["ListTaskPushNotificationConfigs"]
 _DELETE_WEBHOOK = METHODS["DeleteTaskPushNotificationConfig"]
+_EXTENDED_CARD = METHODS["GetExtendedAgentCard"]
 
 _ACCEPT = f"{rest.MEDIA_TYPE}, application/json"
 _NO_BODY = b""
@@ -99,6 +101,12 @@ class RestTransport:
     async def delete_webhook(self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]) -> None:
         await self._call(_DELETE_WEBHOOK, request, extensions)
 
+    async def extended_card(self, request: GetExtendedAgentCardRequest, extensions: Sequence[str]) -> bytes:
+        body = await self._call(_EXTENDED_CARD, request, extensions)
+        if self._form.is_error(body):
+            raise self._form.read_error(0, body)
+        return body
+
     async def open(
         self,
         request: SendMessageRequest | SubscribeToTaskRequest,
@@ -134,6 +142,8 @@ class RestTransport:
         verb, path, body = rest.encode_request(method, request)
         if method is _SET_WEBHOOK and self._dialect is not V1:
             body = self._dialect.encode_params(method, request)
+        if method.name in self._form.paths:
+            path = path.replace(method.path, self._form.paths[method.name], 1)
         return self._form.verbs.get(method.name, verb), self._at(path), body
 
     def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:

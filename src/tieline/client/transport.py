@@ -11,6 +11,7 @@ from tieline.errors import InvalidPeerResponse, PeerError
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -109,6 +110,10 @@ class Transport(Protocol):
     async def delete_webhook(
         self, request: DeleteTaskPushNotificationConfigRequest, extensions: Sequence[str]
     ) -> None: ...
+
+    async def extended_card(self, request: GetExtendedAgentCardRequest, extensions: Sequence[str]) -> bytes:
+        """The card for those who have authenticated, as JSON of any version."""
+        ...
 
     async def open(
         self,

@@ -28,7 +28,9 @@ from tieline.engine.requests import (
     check_message,
     check_named,
     from_page_token,
+    gone_on,
     message_key,
+    next_message_key,
     page_token,
     same_message,
     task_key,
@@ -79,6 +81,7 @@ log = logging.getLogger("tieline.engine")
 
 _CLOSE_S = 2.0
 _ASK_S = 20.0
+_ANEW_KEPT = 10_000
 
 T = TypeVar("T")
 
@@ -105,6 +108,7 @@ class Service(Upkeep):
             self.webhooks = Webhooks(self, push, payloads)
         self._starting: asyncio.Task[None] | None = None
         self._hearing: dict[tuple[str, str], list[asyncio.Future[None]]] = {}  # see _deciding
+        self._anew: dict[bytes, bytes] = {}  # messages that were begun anew: the key of the first, and of the last one
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -425,7 +429,8 @@ class Service(Upkeep):
         """The log of the task that takes the message, and the event behind which its consequences stand.
 
         Of a message that was heard before: the log of what came of it, the record of its task that has ended, or the
-        Message that answered it.
+        Message that answered it; but where its caller has gone on with the task, that answer was not lost, and the
+        message begins another one.
         """
         check_message(self.agent, request, caller)
         message = request.message
@@ -452,19 +457,30 @@ class Service(Upkeep):
         webhook: Webhook | None = None
         if inline is not None and self.webhooks is not None:
             webhook = await self._read(self.webhooks.set_first(scope, task_id, inline, caller.version))
-        heard = self.store.hear(key, task_id, self._age.now())
-        if isinstance(heard, asyncio.Future):
-            heard = await self._to_begin(scope, task_id, heard)
-            if heard is None or self._draining:  # others may have come meanwhile; sent again, it is begun then
-                self._check_room(caller, starts=True)
-        if heard is not None:
+        first, key = key, self._anew.get(key, key)
+        while True:
+            heard = self.store.hear(key, task_id, self._age.now())
+            if isinstance(heard, asyncio.Future):
+                heard = await self._to_begin(scope, task_id, heard)
+                if heard is None or self._draining:  # others may have come meanwhile; sent again, it is begun then
+                    self._check_room(caller, starts=True)
+            if heard is None:
+                break
             again = await self._heard_before(heard, key, scope)
-            if again is not None:
-                if webhook is not None and self.webhooks is not None and heard.task_id != task_id:
-                    await self._read(self.webhooks.forget(webhook))
+            if again is None:
+                self._check_room(caller, starts=True)
+                task_id = heard.task_id
+                break
+            if message.task_id or not await self._gone_on(again[0]):
+                if webhook is not None and heard.task_id != task_id:
+                    await self._move(webhook, again[0], caller.version)
                 return again
+            if isinstance(again[0], TaskLog):
+                self.forget(again[0])
+            if len(self._anew) >= _ANEW_KEPT:
+                self._anew.clear()
+            key = self._anew[first] = next_message_key(key, heard.task_id)
             self._check_room(caller, starts=True)
-            task_id = heard.task_id
         run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
         run.key = key
         run.references = references
@@ -603,6 +619,21 @@ class Service(Upkeep):
             if again is None:
                 return None
             heard = again
+
+    async def _move(self, webhook: Webhook, outcome: TaskLog | Record | Event, version: str) -> None:
+        """A webhook came with a message that was heard before: it is that task's, if there is one that goes on."""
+        hooks = self.webhooks
+        assert hooks is not None
+        await self._read(hooks.forget(webhook))
+        if isinstance(outcome, TaskLog):
+            with self._held(outcome):
+                await self._read(hooks.create_once(outcome, webhook, version))
+
+    async def _gone_on(self, outcome: TaskLog | Record | Event) -> bool:
+        """Whether the caller has the answer to a message already, as far as it can be seen here."""
+        if isinstance(outcome, Record):
+            return gone_on(await self.stored(outcome))
+        return isinstance(outcome, Run) and outcome.fold is not None and gone_on(outcome.fold.task())
 
     def _begun_here(self, scope: str, task_id: str) -> Run | None:
         """The run of a message that has no task yet, or of a task."""

@@ -193,6 +193,18 @@ class Webhooks:
             self._tell_others(scope, task_id)
         return load(webhook.config, TaskPushNotificationConfig)
 
+    async def create_once(self, run: TaskLog, webhook: Webhook, version: str) -> None:
+        """Create a webhook like one that was made for another task, if the task has none like it.
+
+        Raises InvalidParams, StoreError, InternalError.
+        """
+        given = load(webhook.config, TaskPushNotificationConfig)
+        for there in await self.service.store.webhooks(run.scope, run.task_id):
+            if replace(load(there.config, TaskPushNotificationConfig), id=given.id, task_id=given.task_id) == given:
+                return
+        given = replace(given, id=None if given.id == webhook.task_id else given.id)  # see _made
+        await self.create(run.scope, run, given, version)
+
     def _made(
         self, scope: str, task_id: str, config: TaskPushNotificationConfig, version: str, after: int, *, mine: bool
     ) -> Webhook:

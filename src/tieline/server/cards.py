@@ -122,14 +122,25 @@ class CardPage:
         return card if self._auth is None else self._auth.told(card)
 
     def extended_card(self, base: str | None, caller: Caller) -> AgentCard:
-        """The card for a caller who has authenticated (§3.1.11). Raises UnsupportedOperation."""
-        if not self._agent.extended_skills:
-            raise UnsupportedOperation("This agent has no extended card; its public card is all there is.")
-        return self._agent.extended_card(self.card(base), caller)
+        """The card for a caller who has authenticated (§3.1.11), signed where the public one is.
+
+        Raises UnsupportedOperation.
+        """
+        card = self._extended(base, caller)
+        if self._signer is None:
+            return card
+        signed = self._signer.sign(cards.write(card, "1.0"), key_url=None if base is None else base + JWKS_PATH)
+        return replace(card, signatures=cards.read(signed).signatures)
 
     def extended(self, base: str, caller: Caller, version: str) -> bytes:
         """The same as a version of A2A writes it."""
-        return cards.write(self.extended_card(base, caller), version)
+        body = cards.write(self._extended(base, caller), version)
+        return body if self._signer is None else self._signer.sign(body, key_url=base + JWKS_PATH)
+
+    def _extended(self, base: str | None, caller: Caller) -> AgentCard:
+        if not self._agent.extended_skills:
+            raise UnsupportedOperation("This agent has no extended card; its public card is all there is.")
+        return self._agent.extended_card(self.card(base), caller)
 
     async def answer(
         self,

@@ -266,7 +266,8 @@ class Endpoint:
             if operation is not None:
                 answer = operation(dialect, request, caller)
                 result = await (self._watched(answer, receive) if method.name in _LONG else answer)
-                await respond(send, 200, result, content_type=form.content_type)
+                extra = _OWN if method is _EXTENDED_CARD else ()
+                await respond(send, 200, result, extra, content_type=form.content_type)
                 return None
             cursor = await self._open(dialect, method, request, caller, headers)
             return Stream(cursor, lambda error: form.encode_error(error)[1], dialect=dialect)
@@ -400,6 +401,7 @@ class Endpoint:
 
 _PLAIN_CALLER = Caller()
 _EXTENDED_CARD = METHODS["GetExtendedAgentCard"]
+_OWN = ((b"cache-control", b"private, no-cache"),)  # what is for one caller (A2A 1.0 §13.3)
 _FORWARDING = (b"x-forwarded-for", b"forwarded")
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")  # the second is that of 0.3
 

@@ -10,6 +10,7 @@ import msgspec
 from tieline.errors import A2AError, VersionNotSupported
 from tieline.wire import dialects, rest, v03_rest, v03_rest_errors
 from tieline.wire.dialect import Dialect
+from tieline.wire.methods import METHODS
 from tieline.wire.v1 import V1
 
 __all__ = ["OLD_PREFIX", "RestForm", "V03_FORM", "V1_FORM", "form_of", "spoken"]
@@ -29,6 +30,7 @@ class RestForm(msgspec.Struct, frozen=True):
     read_error: Callable[[int, bytes], A2AError]  # by HTTP status, 0 is unknown, and body
     media_type: str
     verbs: Mapping[str, str]  # HTTP methods of operations, where a client has to use another than 1.0's
+    paths: Mapping[str, str]  # behind the prefix, of operations that have another path than in 1.0
 
     @property
     def content_type(self) -> tuple[bytes, bytes]:
@@ -45,6 +47,7 @@ V1_FORM: Final = RestForm(
     rest.read_error,
     rest.MEDIA_TYPE,
     {},
+    {},
 )
 V03_FORM: Final = RestForm(
     "0.3",
@@ -55,10 +58,11 @@ V03_FORM: Final = RestForm(
     v03_rest_errors.read_error,
     v03_rest.MEDIA_TYPE,
     {"SubscribeToTask": "GET"},  # some servers take no other
+    {"GetExtendedAgentCard": "/card"},
 )
 
+_PATHS_OF_NOW: Final = {path: METHODS[name].path for name, path in V03_FORM.paths.items()}
 _FORMS: Final = {form.version: form for form in (V1_FORM, V03_FORM)}
-_OLD_CARD: Final = "/v1/card"
 
 
 def form_of(version: str) -> RestForm | None:
@@ -83,4 +87,5 @@ def spoken(
         raise VersionNotSupported(asked, dialects.versions_of(each for each in served if each.version in _FORMS))
     if form is V1_FORM or not old:
         return form, path
-    return form, "/extendedAgentCard" if path == _OLD_CARD else path[len(form.prefix) :]
+    short = path[len(form.prefix) :]
+    return form, _PATHS_OF_NOW.get(short, short)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,18 +13,23 @@ from typing import Any
 import grpc
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
+from a2a.client.middleware import ClientCallContext
 from a2a.types import (
     DataPart,
     FilePart,
     FileWithBytes,
     FileWithUri,
+    GetTaskPushNotificationConfigParams,
     Message,
     Part,
+    PushNotificationConfig,
     Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskIdParams,
+    TaskPushNotificationConfig,
     TaskQueryParams,
     TextPart,
 )
@@ -74,6 +80,17 @@ class OfficialCaller(Caller):
 
     async def cancel(self, task_id: str) -> Value:
         return neutral(await self.waiting.cancel_task(TaskIdParams(id=task_id)))
+
+    async def set_webhook(self, task_id: str, id: str, url: str, token: str) -> str:
+        config = PushNotificationConfig(id=id, url=url, token=token)
+        made = await self.waiting.set_task_callback(
+            TaskPushNotificationConfig(task_id=task_id, push_notification_config=config)
+        )
+        return made.push_notification_config.url
+
+    async def get_webhook(self, task_id: str, id: str) -> str:
+        params = GetTaskPushNotificationConfigParams(id=task_id, push_notification_config_id=id)
+        return (await self.waiting.get_task_callback(params)).push_notification_config.url
 
     def name_of(self, error: Exception) -> str | None:
         if isinstance(error, A2AClientJSONRPCError):
@@ -143,6 +160,13 @@ def shown(parts: list[Part]) -> list[Value]:
     return found
 
 
+class Wallet(CredentialService):
+    """The token of the environment, for whichever scheme the card has."""
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str | None:
+        return os.environ.get("INTEROP_TOKEN")
+
+
 @asynccontextmanager
 async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
     async with httpx.AsyncClient(timeout=READ_LIMIT_S) as http:
@@ -156,7 +180,7 @@ async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
                 supported_transports=[binding],
                 use_client_preference=True,
             )
-            return ClientFactory(config).create(card)
+            return ClientFactory(config).create(card, interceptors=[AuthInterceptor(Wallet())])
 
         yield OfficialCaller(card, client(streaming=True), client(streaming=False))
 

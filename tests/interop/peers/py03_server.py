@@ -13,13 +13,19 @@ import uuid
 from typing import Any
 
 import grpc
+import httpx
 import uvicorn
 from a2a.grpc.a2a_pb2_grpc import add_A2AServiceServicer_to_server
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
@@ -124,12 +130,18 @@ async def main(port: int, grpc_port: int) -> None:
             AgentInterface(transport="HTTP+JSON", url=f"{url}/rest"),
             AgentInterface(transport="GRPC", url=f"127.0.0.1:{grpc_port}"),
         ],
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id=SKILL, name=NAME, description=DESCRIPTION, tags=["test"])],
     )
-    handler = DefaultRequestHandler(agent_executor=Executor(), task_store=InMemoryTaskStore())
+    configs = InMemoryPushNotificationConfigStore()
+    handler = DefaultRequestHandler(
+        agent_executor=Executor(),
+        task_store=InMemoryTaskStore(),
+        push_config_store=configs,
+        push_sender=BasePushNotificationSender(httpx.AsyncClient(), configs),
+    )
     app = A2AStarletteApplication(agent_card=card, http_handler=handler).build(rpc_url="/rpc")
     app.mount("/rest", A2ARESTFastAPIApplication(agent_card=card, http_handler=handler).build())
     server = grpc.aio.server()

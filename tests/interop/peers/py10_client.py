@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,11 +12,15 @@ from typing import Any
 
 import grpc
 import httpx
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.types import (
     AgentCard,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     Message,
     Part,
     Role,
@@ -23,6 +28,7 @@ from a2a.types import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
 )
@@ -67,6 +73,24 @@ class OfficialCaller(Caller):
 
     async def cancel(self, task_id: str) -> Value:
         return task_of(await self.waiting.cancel_task(CancelTaskRequest(id=task_id)))
+
+    async def set_webhook(self, task_id: str, id: str, url: str, token: str) -> str:
+        config = TaskPushNotificationConfig(task_id=task_id, id=id, url=url, token=token)
+        made = await self.waiting.create_task_push_notification_config(config)
+        return str(made.url)
+
+    async def get_webhook(self, task_id: str, id: str) -> str:
+        request = GetTaskPushNotificationConfigRequest(task_id=task_id, id=id)
+        return str((await self.waiting.get_task_push_notification_config(request)).url)
+
+    async def list_webhooks(self, task_id: str) -> list[str]:
+        request = ListTaskPushNotificationConfigsRequest(task_id=task_id)
+        page = await self.waiting.list_task_push_notification_configs(request)
+        return [config.id for config in page.configs]
+
+    async def delete_webhook(self, task_id: str, id: str) -> None:
+        request = DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=id)
+        await self.waiting.delete_task_push_notification_config(request)
 
     def name_of(self, error: Exception) -> str | None:
         return type(error).__name__.removesuffix("Error") if isinstance(error, A2AError) else None
@@ -131,6 +155,13 @@ def shown(parts: Any) -> list[Value]:
     return found
 
 
+class Wallet(CredentialService):
+    """The token of the environment, for whichever scheme the card has."""
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str | None:
+        return os.environ.get("INTEROP_TOKEN")
+
+
 @asynccontextmanager
 async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
     async with httpx.AsyncClient(timeout=READ_LIMIT_S) as http:
@@ -140,7 +171,7 @@ async def connect(url: str, binding: str) -> AsyncIterator[Caller]:
             config = ClientConfig(
                 streaming, False, http, grpc.aio.insecure_channel, [binding], use_client_preference=True
             )
-            return ClientFactory(config).create(card)
+            return ClientFactory(config).create(card, [AuthInterceptor(Wallet())])
 
         yield OfficialCaller(card, client(streaming=True), client(streaming=False))
 

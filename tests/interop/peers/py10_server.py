@@ -11,12 +11,18 @@ import uuid
 from typing import Any
 
 import grpc
+import httpx
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
@@ -103,7 +109,7 @@ async def main(port: int, grpc_port: int) -> None:
         name=NAME,
         description=DESCRIPTION,
         version="1.0.0",
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id=SKILL, name=NAME, description=DESCRIPTION, tags=["test"])],
@@ -113,7 +119,14 @@ async def main(port: int, grpc_port: int) -> None:
             AgentInterface(protocol_binding="GRPC", protocol_version="1.0", url=f"127.0.0.1:{grpc_port}"),
         ],
     )
-    handler = DefaultRequestHandler(agent_executor=Executor(), task_store=InMemoryTaskStore(), agent_card=card)
+    configs = InMemoryPushNotificationConfigStore()
+    handler = DefaultRequestHandler(
+        agent_executor=Executor(),
+        task_store=InMemoryTaskStore(),
+        agent_card=card,
+        push_config_store=configs,
+        push_sender=BasePushNotificationSender(httpx.AsyncClient(), configs),
+    )
     routes: list[BaseRoute] = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, rpc_url="/rpc")]
     routes += create_rest_routes(handler, path_prefix="/rest")
     server = grpc.aio.server()

@@ -1,9 +1,11 @@
 // The rows of the matrix in JavaScript: what rows.py says, for a caller on either version of the SDK.
 //
-// A caller has: card(), send(parts, ids), stream(parts), subscribe(id), get(id), cancel(id), nameOf(error).
+// A caller has: card(), send(parts, ids), stream(parts), subscribe(id), get(id), cancel(id), nameOf(error), and
+// setWebhook(taskId, id, url, token), getWebhook(taskId, id), listWebhooks(taskId), deleteWebhook(taskId, id).
 
 import { randomUUID } from 'node:crypto';
 
+import { Hook } from './hook.mjs';
 import { sorted } from './puppet.mjs';
 
 const ROW_LIMIT_MS = 20_000;
@@ -16,6 +18,7 @@ const TEXT =
   'tab\t lf\n crlf\r\n, \x01\x1f\x7f\x85, \u2028\u2029, \ufeff, \u{1f9d1}\u200d\u{1f680} \\u0041 "\'</script>&amp;';
 // The literal is 2^53 + 1; the language has no such number, and rounds it here already.
 const BIG = 9007199254740993;
+const TOKEN = 'token of the matrix';
 const FILES_SENT = [
   { raw: 'AAEC/f7/', name: 'données №1.bin', type: 'application/x-thing' },
   { url: 'https://files.example/in?x=1&y=%20#part', name: 'in.pdf', type: 'application/pdf' },
@@ -181,6 +184,42 @@ class Rows {
     return { 'at the agent': atAgent.text, 'back here': sorted(came.data) };
   }
 
+  async others(taskId, url) {
+    try {
+      await this.caller.setWebhook(taskId, 'another', url, TOKEN);
+      await this.caller.deleteWebhook(taskId, 'another');
+      return await this.caller.listWebhooks(taskId);
+    } catch (error) {
+      return `${error.constructor.name}: ${error.message}`.slice(0, 300);
+    }
+  }
+
+  async push() {
+    const { caller } = this;
+    const asked = await this.say('ask');
+    const hook = await new Hook().open();
+    try {
+      const made = await caller.setWebhook(asked.id, 'hook', hook.url, TOKEN);
+      const read = await caller.getWebhook(asked.id, 'hook');
+      const left = await this.others(asked.id, `${hook.url}/another`);
+      await this.say('green 🟢', [], { taskId: asked.id, contextId: asked.context });
+      const { headers } = await hook.until('COMPLETED');
+      return {
+        made: made === hook.url,
+        read: read === hook.url,
+        left,
+        told: 'COMPLETED',
+        token: headers['x-a2a-notification-token'] ?? null,
+      };
+    } finally {
+      hook.close();
+    }
+  }
+
+  bearer() {
+    return this.message();
+  }
+
   async unknown_task() {
     const { caller } = this;
     return {
@@ -216,8 +255,10 @@ const ROWS = [
   'unicode',
   'data',
   'integers',
+  'push',
   'unknown_task',
   'ended_task',
+  'bearer',
 ];
 
 function limited(work) {

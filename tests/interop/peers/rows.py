@@ -23,7 +23,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-__all__ = ["RESTING", "TEXT", "Caller", "NotOffered", "main"]
+from tests.interop.peers.hook import Hook
+
+__all__ = ["RESTING", "TEXT", "TOKEN", "Caller", "NotOffered", "main"]
 
 Value = dict[str, Any]
 
@@ -37,6 +39,7 @@ TEXT = (
     "tab\t lf\n crlf\r\n, \x01\x1f\x7f\x85, \u2028\u2029, \ufeff, \U0001f9d1\u200d\U0001f680 \\u0041 \"'</script>&amp;"
 )
 BIG = 2**53 + 1
+TOKEN = "token of the matrix"
 FILES_SENT: list[Value] = [
     {"raw": "AAEC/f7/", "name": "données №1.bin", "type": "application/x-thing"},
     {"url": "https://files.example/in?x=1&y=%20#part", "name": "in.pdf", "type": "application/pdf"},
@@ -83,6 +86,22 @@ class Caller(ABC):
 
     async def cancel(self, task_id: str) -> Value:
         """Cancel a task."""
+        raise NotOffered
+
+    async def set_webhook(self, task_id: str, id: str, url: str, token: str) -> str:
+        """Have what happens to a task told to a webhook; the URL that the answer has."""
+        raise NotOffered
+
+    async def get_webhook(self, task_id: str, id: str) -> str:
+        """The URL of a webhook."""
+        raise NotOffered
+
+    async def list_webhooks(self, task_id: str) -> list[str]:
+        """The ids of a task's webhooks."""
+        raise NotOffered
+
+    async def delete_webhook(self, task_id: str, id: str) -> None:
+        """Take a webhook away."""
         raise NotOffered
 
     @abstractmethod
@@ -241,6 +260,36 @@ async def integers(caller: Caller) -> Any:
     return {"at the agent": at_agent["text"], "back here": json.dumps(came["data"], sort_keys=True)}
 
 
+async def others(caller: Caller, task_id: str, url: str) -> Any:
+    """Another webhook is set and taken away: the ids of those that are left."""
+    try:
+        await caller.set_webhook(task_id, "another", url, TOKEN)
+        await caller.delete_webhook(task_id, "another")
+        return await caller.list_webhooks(task_id)
+    except NotOffered:
+        return "not offered"
+    except Exception as error:  # the server may not have it
+        return f"{type(error).__name__}: {error}"[:300]
+
+
+async def push(caller: Caller) -> Any:
+    asked = await caller.say("ask")
+    id_ = asked["id"]
+    async with Hook() as hook:
+        made = await caller.set_webhook(id_, "hook", hook.url, TOKEN)
+        read = await caller.get_webhook(id_, "hook")
+        left = await others(caller, id_, f"{hook.url}/another")
+        await caller.say("green 🟢", task_id=id_, context_id=asked["context"])
+        headers, _ = await hook.told("COMPLETED")
+    return {
+        "made": made == hook.url,
+        "read": read == hook.url,
+        "left": left,
+        "told": "COMPLETED",
+        "token": headers.get("x-a2a-notification-token"),
+    }
+
+
 async def unknown_task(caller: Caller) -> Any:
     return {
         "get": await caller.error_of(caller.get("no-such-task")),
@@ -260,6 +309,11 @@ async def ended_task(caller: Caller) -> Any:
     }
 
 
+async def bearer(caller: Caller) -> Any:
+    """At a server that wants the bearer token which the caller finds in INTEROP_TOKEN."""
+    return await message(caller)
+
+
 ROWS: tuple[Callable[[Caller], Awaitable[Any]], ...] = (
     card,
     message,
@@ -274,8 +328,10 @@ ROWS: tuple[Callable[[Caller], Awaitable[Any]], ...] = (
     unicode,
     data,
     integers,
+    push,
     unknown_task,
     ended_task,
+    bearer,
 )
 
 

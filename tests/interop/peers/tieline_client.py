@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 import tieline
 from tests.interop.peers.rows import Caller, Value, main
-from tieline import Message, Part, Peer, Task, TaskArtifactUpdateEvent, TaskStatus
+from tieline import Message, Part, Peer, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskStatus
 from tieline.errors import A2AError
 from tieline.types import StreamEvent
 
@@ -51,6 +51,18 @@ class TielineCaller(Caller):
 
     async def cancel(self, task_id: str) -> Value:
         return neutral(await self.peer.cancel(task_id))
+
+    async def set_webhook(self, task_id: str, id: str, url: str, token: str) -> str:
+        return (await self.peer.set_webhook(task_id, TaskPushNotificationConfig(url, id=id, token=token))).url
+
+    async def get_webhook(self, task_id: str, id: str) -> str:
+        return (await self.peer.get_webhook(task_id, id)).url
+
+    async def list_webhooks(self, task_id: str) -> list[str]:
+        return [webhook.id or "" for webhook in await self.peer.list_webhooks(task_id)]
+
+    async def delete_webhook(self, task_id: str, id: str) -> None:
+        await self.peer.delete_webhook(task_id, id)
 
     def name_of(self, error: Exception) -> str | None:
         return type(error).__name__ if isinstance(error, A2AError) else None

@@ -2,7 +2,12 @@
 
 import { randomUUID } from 'node:crypto';
 
-import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import {
+  ClientFactory,
+  createAuthenticatingFetchWithRetry,
+  JsonRpcTransportFactory,
+  RestTransportFactory,
+} from '@a2a-js/sdk/client';
 import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 
 import { main } from '../rows.mjs';
@@ -52,6 +57,23 @@ class OfficialCaller {
     return neutral(await this.client.cancelTask({ id }));
   }
 
+  async setWebhook(taskId, id, url, token) {
+    const made = await this.client.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: { id, url, token } });
+    return made.pushNotificationConfig.url;
+  }
+
+  async getWebhook(id, pushNotificationConfigId) {
+    return (await this.client.getTaskPushNotificationConfig({ id, pushNotificationConfigId })).pushNotificationConfig.url;
+  }
+
+  async listWebhooks(id) {
+    return (await this.client.listTaskPushNotificationConfig({ id })).map((config) => config.pushNotificationConfig.id);
+  }
+
+  async deleteWebhook(id, pushNotificationConfigId) {
+    await this.client.deleteTaskPushNotificationConfig({ id, pushNotificationConfigId });
+  }
+
   nameOf(error) {
     const name = error.constructor.name.replace(/(JSONRPC)?Error$/, '');
     // In a stream, and for codes without a class, the SDK raises a bare Error with the code in its words.
@@ -98,7 +120,26 @@ function shown(parts) {
   });
 }
 
+// The SDK's own way to show a token over HTTP; over gRPC it goes where the SDK puts metadata.
+function showing(token) {
+  const headers = async () => ({ Authorization: `Bearer ${token}` });
+  return createAuthenticatingFetchWithRetry(fetch, { headers, shouldRetryWithHeaders: async () => undefined });
+}
+
+function metadataWith(token) {
+  return {
+    async before(args) {
+      const serviceParameters = { ...args.options?.serviceParameters, authorization: `Bearer ${token}` };
+      args.options = { ...args.options, serviceParameters };
+    },
+    async after() {},
+  };
+}
+
 await main(async (url, binding) => {
-  const factory = new ClientFactory({ transports: [new TRANSPORTS[binding]()], preferredTransports: [binding] });
+  const token = process.env.INTEROP_TOKEN;
+  const options = { transports: [new TRANSPORTS[binding](token && { fetchImpl: showing(token) })] };
+  const interceptors = token && binding === 'GRPC' ? [metadataWith(token)] : [];
+  const factory = new ClientFactory({ ...options, preferredTransports: [binding], clientConfig: { interceptors } });
   return new OfficialCaller(await factory.createFromUrl(url));
 });

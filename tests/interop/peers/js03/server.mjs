@@ -92,7 +92,7 @@ const card = {
     { transport: 'HTTP+JSON', url: `${url}/rest` },
     { transport: 'GRPC', url: `127.0.0.1:${grpcPort}` },
   ],
-  capabilities: { streaming: true, pushNotifications: false },
+  capabilities: { streaming: true, pushNotifications: true },
   defaultInputModes: ['text/plain'],
   defaultOutputModes: ['text/plain'],
   skills: [{ id: SKILL, name: NAME, description: DESCRIPTION, tags: ['test'] }],

@@ -3,7 +3,12 @@
 import { randomUUID } from 'node:crypto';
 
 import { Role, SendMessageRequest, TaskState } from '@a2a-js/sdk';
-import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import {
+  ClientFactory,
+  createAuthenticatingFetchWithRetry,
+  JsonRpcTransportFactory,
+  RestTransportFactory,
+} from '@a2a-js/sdk/client';
 import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import { A2AError } from '@a2a-js/sdk/errors';
 
@@ -44,6 +49,24 @@ class OfficialCaller {
 
   async cancel(id) {
     return taskOf(await this.client.cancelTask({ tenant: '', id }));
+  }
+
+  async setWebhook(taskId, id, url, token) {
+    const config = { tenant: '', id, taskId, url, token, authentication: undefined };
+    return (await this.client.createTaskPushNotificationConfig(config)).url;
+  }
+
+  async getWebhook(taskId, id) {
+    return (await this.client.getTaskPushNotificationConfig({ tenant: '', taskId, id })).url;
+  }
+
+  async listWebhooks(taskId) {
+    const request = { tenant: '', taskId, pageSize: 0, pageToken: '' };
+    return (await this.client.listTaskPushNotificationConfig(request)).configs.map((config) => config.id);
+  }
+
+  async deleteWebhook(taskId, id) {
+    await this.client.deleteTaskPushNotificationConfig({ tenant: '', taskId, id });
   }
 
   nameOf(error) {
@@ -99,7 +122,26 @@ function shown(parts) {
   });
 }
 
+// The SDK's own way to show a token over HTTP; over gRPC it goes where the SDK puts metadata.
+function showing(token) {
+  const headers = async () => ({ Authorization: `Bearer ${token}` });
+  return createAuthenticatingFetchWithRetry(fetch, { headers, shouldRetryWithHeaders: async () => undefined });
+}
+
+function metadataWith(token) {
+  return {
+    async before(args) {
+      const serviceParameters = { ...args.options?.serviceParameters, authorization: `Bearer ${token}` };
+      args.options = { ...args.options, serviceParameters };
+    },
+    async after() {},
+  };
+}
+
 await main(async (url, binding) => {
-  const factory = new ClientFactory({ transports: [new TRANSPORTS[binding]()], preferredTransports: [binding] });
+  const token = process.env.INTEROP_TOKEN;
+  const options = { transports: [new TRANSPORTS[binding](token && { fetchImpl: showing(token) })] };
+  const interceptors = token && binding === 'GRPC' ? [metadataWith(token)] : [];
+  const factory = new ClientFactory({ ...options, preferredTransports: [binding], clientConfig: { interceptors } });
   return new OfficialCaller(await factory.createFromUrl(url));
 });

@@ -84,7 +84,7 @@ const card = AgentCard.fromJSON({
   name: NAME,
   description: DESCRIPTION,
   version: '1.0.0',
-  capabilities: { streaming: true },
+  capabilities: { streaming: true, pushNotifications: true },
   defaultInputModes: ['text/plain'],
   defaultOutputModes: ['text/plain'],
   skills: [{ id: SKILL, name: NAME, description: DESCRIPTION, tags: ['test'] }],
