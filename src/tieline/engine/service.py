@@ -128,6 +128,8 @@ class Service(Upkeep):
         else:
             self.clock.not_before(await self.store.open())
         self._draining = False
+        if self.webhooks is not None:
+            self.webhooks.open()
         try:
             await self.adopt()
         except StoreError:
@@ -451,19 +453,26 @@ class Service(Upkeep):
         inline = None if configuration is None else configuration.task_push_notification_config
         webhook: Webhook | None = None
         if inline is not None and self.webhooks is not None:
-            webhook = await self._read(self.webhooks.set_first(scope, task_id, inline, caller.version))
-        heard = self.store.hear(key, task_id, self._age.now())
-        if isinstance(heard, asyncio.Future):
-            heard = await self._to_begin(scope, task_id, heard)
-            if self._draining:  # the server was stopped meanwhile: who sends it again has it begun elsewhere
+            first = self.webhooks.set_first(scope, task_id, inline, caller.version, message.message_id)
+            webhook = await self._read(first)
+        begins = False
+        try:
+            heard = self.store.hear(key, task_id, self._age.now())
+            if isinstance(heard, asyncio.Future):
+                heard = await self._to_begin(scope, task_id, heard)
+                if self._draining:  # the server was stopped meanwhile: who sends it again has it begun elsewhere
+                    self._check_room(scope, starts=True)
+            if heard is not None:
+                again = await self._heard_before(heard, key, scope)
+                if again is not None:
+                    begins = heard.task_id == task_id
+                    return again
                 self._check_room(scope, starts=True)
+            begins = heard is None or heard.task_id == task_id
+        finally:
+            if webhook is not None and self.webhooks is not None and not begins:
+                self.webhooks.forget_soon(webhook)  # nothing may be waited for here
         if heard is not None:
-            again = await self._heard_before(heard, key, scope)
-            if again is not None:
-                if webhook is not None and self.webhooks is not None and heard.task_id != task_id:
-                    await self._read(self.webhooks.forget(webhook))
-                return again
-            self._check_room(scope, starts=True)
             task_id = heard.task_id
         run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
         run.key = key
@@ -473,7 +482,7 @@ class Service(Upkeep):
             if webhook is not None and webhook.task_id == task_id:
                 self.webhooks.begin(webhook, run)
             else:  # the message was heard before under another id
-                self.webhooks.begin_with(scope, task_id, inline, caller.version, run)
+                self.webhooks.begin_with(scope, task_id, inline, caller.version, message.message_id, run)
         if new_task is not None:
             run.ensure_task()
         return run, 0
@@ -490,11 +499,30 @@ class Service(Upkeep):
     ) -> tuple[TaskLog | Record, int]:
         """Give a message to the task that it names. Raises TaskNotFound and what `Run.hear` does."""
         message = request.message
-        task_id = message.task_id or ""
         inline = None if request.configuration is None else request.configuration.task_push_notification_config
-        if inline is not None and self.webhooks is not None:
-            there = await self._found(task_id, scope)
-            await self._read(self.webhooks.create(scope, there, inline, caller.version))
+        if inline is None or self.webhooks is None:
+            return await self._give(request, caller, scope, accepts, references, named=named)
+        there = await self._found(message.task_id or "", scope)
+        change = await self._read(self.webhooks.set_with(scope, there, inline, caller.version, message.message_id))
+        try:
+            # No await behind this, as `_give` has it.
+            return await self._give(request, caller, scope, accepts, references, named=named)
+        except A2AError:
+            await self._read(self.webhooks.take_back(change))
+            raise
+
+    async def _give(
+        self,
+        request: SendMessageRequest,
+        caller: Caller,
+        scope: str,
+        accepts: tuple[str, ...],
+        references: tuple[Task, ...],
+        *,
+        named: bool,
+    ) -> tuple[TaskLog | Record, int]:
+        message = request.message
+        task_id = message.task_id or ""
         while True:
             # No await behind this: a run that nobody holds may be let go.
             found = await self._living(task_id, scope)

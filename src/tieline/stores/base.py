@@ -223,8 +223,13 @@ class Store(Protocol):
         """The task, or None when this scope has none of that id."""
         ...
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
-        """The events behind number `after` with their numbers, in order; None when the log is not kept any more."""
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
+        """The events behind number `after` with their numbers, in order; None when the log is not kept any more.
+
+        `limit`: the first ones do, about so many, and one at least if there is one; None is all.
+        """
         ...
 
     async def list(self, query: Query) -> Page:
