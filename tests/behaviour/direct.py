@@ -47,15 +47,16 @@ class Direct(Transport):
                 answer = (await called.cancel_task(request, caller)).json
             elif operation == "GetExtendedAgentCard":
                 answer = encode(self.app.cards[self.agent].extended_card("https://agents.example", caller))
+            elif operation == "CreateTaskPushNotificationConfig":
+                answer = encode(await called.create_push_notification_config(request, caller))
+            elif operation == "GetTaskPushNotificationConfig":
+                answer = encode(await called.get_push_notification_config(request, caller))
+            elif operation == "ListTaskPushNotificationConfigs":
+                answer = encode(await called.list_push_notification_configs(request, caller))
             else:
-                absent = {
-                    "CreateTaskPushNotificationConfig": called.create_push_notification_config,
-                    "GetTaskPushNotificationConfig": called.get_push_notification_config,
-                    "ListTaskPushNotificationConfigs": called.list_push_notification_configs,
-                    "DeleteTaskPushNotificationConfig": called.delete_push_notification_config,
-                }
-                await absent[operation](request, caller)  # type: ignore[operator]
-                raise AssertionError(f"{operation} has to be refused: no agent here has what it needs")
+                assert operation == "DeleteTaskPushNotificationConfig"
+                await called.delete_push_notification_config(request, caller)
+                answer = b"{}"
         except A2AError as error:
             raise _refused_directly(error) from error
         result: Json = json.loads(answer)
@@ -77,7 +78,10 @@ class Direct(Transport):
     async def card(self) -> Json:
         """The card that the agent gives to who mounts it."""
         interface = AgentInterface("https://agents.example/", "JSONRPC", "1.0")
-        return checked(json.loads(encode(self.app.agents[self.agent].card([interface]))), "AgentCard")
+        return checked(
+            json.loads(encode(self.app.agents[self.agent].card([interface], push=self.app.push is not None))),
+            "AgentCard",
+        )
 
     def _caller(self, service: Mapping[str, str]) -> Caller:
         named = service.get("A2A-Extensions", "")

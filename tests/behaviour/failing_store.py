@@ -70,9 +70,11 @@ class FailingStore(WrappedStore):
         self._check_reading()
         return await self.inner.get(scope, task_id)
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
         self._check_reading()
-        return await self.inner.events(scope, task_id, after)
+        return await self.inner.events(scope, task_id, after, limit=limit)
 
     async def list(self, query: Query) -> Page:
         self._check_reading()

@@ -16,6 +16,7 @@ as `Refused`.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -265,19 +266,25 @@ class Transport(ABC):
     async def create_push_config(self, task_id: str, **fields: Any) -> Json:
         """CreateTaskPushNotificationConfig."""
         params = {"taskId": task_id, "url": "https://hooks.example/a2a", **fields}
-        return await self.call("CreateTaskPushNotificationConfig", params)
+        return checked(await self.call("CreateTaskPushNotificationConfig", params), "TaskPushNotificationConfig")
 
     async def get_push_config(self, task_id: str, config_id: str) -> Json:
         """GetTaskPushNotificationConfig."""
-        return await self.call("GetTaskPushNotificationConfig", {"taskId": task_id, "id": config_id})
+        answer = await self.call("GetTaskPushNotificationConfig", {"taskId": task_id, "id": config_id})
+        return checked(answer, "TaskPushNotificationConfig")
 
-    async def list_push_configs(self, task_id: str) -> Json:
-        """ListTaskPushNotificationConfigs."""
-        return await self.call("ListTaskPushNotificationConfigs", {"taskId": task_id})
+    async def list_push_configs(self, task_id: str) -> builtins.list[Json]:
+        """ListTaskPushNotificationConfigs: all of them."""
+        answer = await self.call("ListTaskPushNotificationConfigs", {"taskId": task_id})
+        checked(answer, "ListTaskPushNotificationConfigsResponse")
+        assert not answer.get("nextPageToken")
+        found: builtins.list[Json] = answer.get("configs", [])
+        return found
 
-    async def delete_push_config(self, task_id: str, config_id: str) -> Json:
+    async def delete_push_config(self, task_id: str, config_id: str) -> None:
         """DeleteTaskPushNotificationConfig."""
-        return await self.call("DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": config_id})
+        answer = await self.call("DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": config_id})
+        assert answer == {}, f"a deletion answers with nothing: {answer}"
 
     async def extended_card(self) -> Json:
         """GetExtendedAgentCard."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import uuid4
 
-from tests.behaviour.in_03 import SCHEMA, left_over, state_to_10
+from tests.behaviour.in_03 import SCHEMA, left_over, push, push_to_10, state_to_10
 
-__all__ = ["Events", "answer", "message_to", "send", "task"]
+__all__ = ["Events", "answer", "message_to", "send", "task", "task_config"]
 
 Json = dict[str, Any]
 
@@ -63,7 +63,7 @@ def send(request: Json) -> Json:
         if name in asked:
             written[name] = asked.pop(name)
     if "taskPushNotificationConfig" in asked:
-        written["pushNotification"] = asked.pop("taskPushNotificationConfig")
+        written["pushNotification"] = push(asked.pop("taskPushNotificationConfig"))
     if asked.pop("returnImmediately", False):
         metadata = {**metadata, "tieline/returnImmediately": True}
     left_over(asked, "a configuration of 1.0")
@@ -145,6 +145,15 @@ def answer(answer: Json) -> Json:
     if answer.get("metadata", {}).get("tieline/answer") == "message":
         return {"message": _message(answer["status"]["message"], answer["id"], answer.get("sessionId"))}
     return {"task": task(answer)}
+
+
+def task_config(config: Json) -> Json:
+    """TaskPushNotificationConfig, as 1.0 has it: the webhook of a task has the task's id where it has none."""
+    given = dict(config)
+    task_id = given.pop("id")
+    read = push_to_10(given.pop("pushNotificationConfig"), task_id)
+    left_over(given, "a task's webhook of 0.1")
+    return {"id": task_id, **read}
 
 
 class Events:

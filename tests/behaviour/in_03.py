@@ -10,7 +10,18 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["PROTOBUF", "PYTHON", "SCHEMA", "Form", "left_over", "state_to_10"]
+__all__ = [
+    "PROTOBUF",
+    "PYTHON",
+    "SCHEMA",
+    "Form",
+    "left_over",
+    "named_config_to_10",
+    "push",
+    "push_to_10",
+    "state_to_10",
+    "task_config_to_10",
+]
 
 Json = dict[str, Any]
 
@@ -95,7 +106,7 @@ class Form:
             settings = _moved(asked, "acceptedOutputModes", "historyLength")
             if "taskPushNotificationConfig" in asked:
                 name = "pushNotificationConfig" if self._kinds else "pushNotification"
-                settings[name] = asked.pop("taskPushNotificationConfig")
+                settings[name] = push(asked.pop("taskPushNotificationConfig"))
             if "returnImmediately" in asked:
                 settings["blocking"] = not asked.pop("returnImmediately")
             if not self._kinds and settings.get("historyLength") == 0:
@@ -234,6 +245,50 @@ class Form:
             read |= _moved(given, "append", "lastChunk")
         left_over(given, f"a {name} of 0.3")
         return {name: read}, final
+
+
+# --- webhooks, which are the same in both ----------------------------------------------------------------------------
+
+
+def push(config: Json) -> Json:
+    """PushNotificationConfig; its task stands beside it."""
+    written = {name: value for name, value in config.items() if name not in ("taskId", "authentication")}
+    if "authentication" in config:
+        given = dict(config["authentication"])
+        written["authentication"] = {"schemes": [given.pop("scheme")], **given}
+    return written
+
+
+def push_to_10(config: Json, task_id: str) -> Json:
+    """A webhook, as 1.0 has it."""
+    given = dict(config)
+    read: Json = {"taskId": task_id, **_moved(given, "id", "url", "token")}
+    if "authentication" in given:
+        asked = dict(given.pop("authentication"))
+        (scheme,) = asked.pop("schemes")
+        read["authentication"] = {"scheme": scheme, **_moved(asked, "credentials")}
+        left_over(asked, "an authentication of 0.3")
+    left_over(given, "a webhook of 0.3")
+    return read
+
+
+def task_config_to_10(config: Json) -> Json:
+    """TaskPushNotificationConfig of the schema, as 1.0 has it."""
+    given = dict(config)
+    read = push_to_10(given.pop("pushNotificationConfig"), given.pop("taskId"))
+    left_over(given, "a task's webhook of 0.3")
+    return read
+
+
+def named_config_to_10(config: Json) -> Json:
+    """TaskPushNotificationConfig of the protobuf definition, which has a name, as 1.0 has it."""
+    given = dict(config)
+    tasks, task_id, configs, id_ = given.pop("name").split("/")
+    assert (tasks, configs) == ("tasks", "pushNotificationConfigs")
+    read = push_to_10(given.pop("pushNotificationConfig"), task_id)
+    left_over(given, "a task's webhook of 0.3")
+    assert read.get("id", id_) == id_
+    return {**read, "id": id_}
 
 
 _EVENTS: Final = {

@@ -26,6 +26,7 @@ from tests.behaviour.shapes import TERMINAL
 __all__ = ["Grpc03", "JsonRpc01", "JsonRpc03", "Rest03"]
 
 _ids = count(1)
+_CONFIGS: Final = ("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
 
 Read = Callable[[Json], tuple[Json, bool]]
 """Reads an event of a dialect: as 1.0 has it, and whether it says that it is the last one."""
@@ -154,14 +155,21 @@ class JsonRpc03(_OldJsonRpc):
         if operation in ("SendMessage", "SendStreamingMessage"):
             return in_03.SCHEMA.send(params)
         if operation == "CreateTaskPushNotificationConfig":
-            return {"taskId": params["taskId"], "pushNotificationConfig": {"url": params["url"]}}
+            return {"taskId": params["taskId"], "pushNotificationConfig": in_03.push(params)}
         if "PushNotification" in operation:
             config = {"pushNotificationConfigId": params["id"]} if "id" in params else {}
             return {"id": params["taskId"], **config}
         return params
 
     def _result(self, operation: str, result: Any) -> Json:
-        return in_03.SCHEMA.answer(result) if operation == "SendMessage" else in_03.SCHEMA.task(result)
+        if operation == "SendMessage":
+            return in_03.SCHEMA.answer(result)
+        if operation == "DeleteTaskPushNotificationConfig":
+            assert result is None
+            return {}
+        if operation == "ListTaskPushNotificationConfigs":
+            return {"configs": [in_03.task_config_to_10(config) for config in result]}
+        return in_03.task_config_to_10(result) if operation in _CONFIGS else in_03.SCHEMA.task(result)
 
     def _reader(self) -> Read:
         return in_03.SCHEMA.event
@@ -187,13 +195,15 @@ class JsonRpc01(_OldJsonRpc):
         if operation in ("SendMessage", "SendStreamingMessage"):
             return in_01.send(params)
         if operation == "CreateTaskPushNotificationConfig":
-            return {"id": params["taskId"], "pushNotificationConfig": {"url": params["url"]}}
+            return {"id": params["taskId"], "pushNotificationConfig": in_03.push(params)}
         if operation == "GetTaskPushNotificationConfig":
             return {"id": params["taskId"]}
         return params
 
     def _result(self, operation: str, result: Any) -> Json:
-        return in_01.answer(result) if operation == "SendMessage" else in_01.task(result)
+        if operation == "SendMessage":
+            return in_01.answer(result)
+        return in_01.task_config(result) if operation in _CONFIGS else in_01.task(result)
 
     def _reader(self) -> Read:
         return in_01.Events().read
@@ -268,7 +278,7 @@ class Rest03(_Old):
         assert response.header("content-type") == "application/json"
         if response.status != 200:
             raise rest_refusal(answer, response.status)
-        return in_03.PROTOBUF.answer(answer) if operation == "SendMessage" else in_03.PROTOBUF.task(answer)
+        return _of_protobuf(in_03.PROTOBUF, operation, answer)
 
     async def open(
         self, operation: str, params: Json, service: Mapping[str, str] = VERSION, last_event_id: int | None = None
@@ -292,13 +302,25 @@ class Rest03(_Old):
             if operation in ("SendMessage", "SendStreamingMessage"):
                 body = in_03.PROTOBUF.send(left)
             elif operation == "CreateTaskPushNotificationConfig":
-                body = {"configId": "c", "config": {"pushNotificationConfig": left}}
+                body = {"configId": left.get("id", ""), "config": {"pushNotificationConfig": in_03.push(left)}}
         elif left:
             assert list(left) == ["historyLength"]
             target += f"?historyLength={left['historyLength']}"
         sent = [("Content-Type", "application/json"), *headers] if body is not None else headers
         data = None if body is None else json.dumps(body).encode()
         return await raw_http.request(self.port, verb, target, sent, data)
+
+
+def _of_protobuf(form: in_03.Form, operation: str, answer: Json) -> Json:
+    """An answer by the protobuf definition, as 1.0 has it."""
+    if operation == "SendMessage":
+        return form.answer(answer)
+    if operation == "DeleteTaskPushNotificationConfig":
+        return answer
+    if operation == "ListTaskPushNotificationConfigs":
+        configs = [in_03.named_config_to_10(config) for config in answer.get("configs", ())]
+        return {**answer, "configs": configs}
+    return in_03.named_config_to_10(answer) if operation in _CONFIGS else form.task(answer)
 
 
 _REQUESTS: Final[dict[str, tuple[str, Any]]] = {
@@ -355,7 +377,7 @@ class Grpc03(Grpc):
             answer = json_of(await self._call(operation, params, service))
         except grpc.aio.AioRpcError as error:
             raise _refusal_of_03(error) from error
-        return in_03.PYTHON.answer(answer) if operation == "SendMessage" else in_03.PYTHON.task(answer)
+        return _of_protobuf(in_03.PYTHON, operation, answer)
 
     async def open(
         self, operation: str, params: Json, service: Mapping[str, str] = VERSION, last_event_id: int | None = None
@@ -380,7 +402,8 @@ class Grpc03(Grpc):
             return {"name": f"tasks/{left.pop('id')}", **left}
         task = f"tasks/{left.pop('taskId')}"
         if operation.startswith("Create"):
-            return {"parent": task, "configId": "c", "config": {"pushNotificationConfig": left}}
+            id_ = left.get("id", "")
+            return {"parent": task, "configId": id_, "config": {"pushNotificationConfig": in_03.push(left)}}
         if operation.startswith("List"):
             return {"parent": task}
         return {"name": f"{task}/pushNotificationConfigs/{left['id']}"}

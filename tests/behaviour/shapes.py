@@ -88,6 +88,19 @@ _SHAPES: Final[dict[str, dict[str, str]]] = {
         "lastChunk": "boolean",
         "metadata": "object",
     },
+    "TaskPushNotificationConfig": {
+        "tenant": "string",
+        "id": "string!",
+        "taskId": "string!",
+        "url": "string!",
+        "token": "string",
+        "authentication": "AuthenticationInfo",
+    },
+    "AuthenticationInfo": {"scheme": "string!", "credentials": "string"},
+    "ListTaskPushNotificationConfigsResponse": {
+        "configs": "[TaskPushNotificationConfig]",
+        "nextPageToken": "string",
+    },
     "AgentCard": {
         "name": "string!",
         "description": "string!",

@@ -7,12 +7,9 @@ import asyncio
 import pytest
 
 from tests.behaviour.agents import Puppet, asks, make_agent
-from tests.behaviour.harness import eventually, message, refused, state_of, text_of
-from tests.behaviour.serving import Serve, every_store, not_over, only_in
-from tests.push.receiving import receiver
+from tests.behaviour.harness import message, refused, state_of, text_of
+from tests.behaviour.serving import Serve, every_store, only_in
 from tieline import Turn
-from tieline.engine.guard import Guard
-from tieline.engine.push import Push
 
 of_1_0 = only_in("1.0", why="the same in every version that has message ids")
 
@@ -99,48 +96,6 @@ async def test_a_repeated_answer_is_heard_once(serve: Serve) -> None:
 
 async def asks_once(turn: Turn) -> str:
     return str(await turn.ask("Which?"))
-
-
-@every_store
-@of_1_0
-@pytest.mark.requirement("send.repeated-message")
-async def test_a_message_whose_task_was_answered_or_cancelled_since_begins_another_one(serve: Serve) -> None:
-    agent = await serve(make_agent(asks_once))
-    again = message("begin", messageId="1")
-    tasks = []
-    for _ in range(3):
-        asked = (await agent.send(again))["task"]
-        assert (await agent.send(again))["task"] == asked  # it is known by what was said in it alone
-        answered = (await agent.send(message("this", taskId=asked["id"])))["task"]
-        assert state_of({"task": answered}) == "COMPLETED"
-        tasks.append(asked["id"])
-    asked = (await agent.send(again))["task"]
-    await agent.cancel(asked["id"])
-    last = (await agent.send(again))["task"]
-    assert state_of({"task": last}) == "INPUT_REQUIRED"
-    assert len({*tasks, asked["id"], last["id"]}) == 5
-
-
-@every_store
-@of_1_0
-@not_over("direct", why="the webhooks of a task are asked for over the wire alone here")
-@pytest.mark.requirement("send.repeated-message")
-async def test_a_webhook_that_comes_with_a_repeated_message_is_one_of_its_task_and_only_once(serve: Serve) -> None:
-    async with receiver() as hook:
-        agent = await serve(make_agent(asks_once), push=Push(guard=Guard(allow_loopback=True)))
-        again = message("begin", messageId="1")
-        asked = (await agent.send(again))["task"]
-        url = f"http://127.0.0.1:{hook.port}/"
-        for _ in range(2):
-            configuration = {"taskPushNotificationConfig": {"url": url}}
-            assert (await agent.send(again, configuration=configuration))["task"] == asked
-        assert [one["url"] for one in (await agent.list_push_configs(asked["id"]))["configs"]] == [url]
-        await agent.send(message("this", taskId=asked["id"]))
-
-        async def told() -> bool:
-            return any(b"TASK_STATE_COMPLETED" in post.body for post in hook.posts)
-
-        await eventually(told)
 
 
 @of_1_0

@@ -34,8 +34,10 @@ class WrappedStore:
     async def get(self, scope: str, task_id: str) -> Record | None:
         return await self.inner.get(scope, task_id)
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
-        return await self.inner.events(scope, task_id, after)
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
+        return await self.inner.events(scope, task_id, after, limit=limit)
 
     async def list(self, query: Query) -> Page:
         return await self.inner.list(query)

@@ -51,6 +51,7 @@ _OF_THE_APP: Final = (
     "concurrent_runs",
     "run_seconds",
     "ttl",
+    "remember",
     "lease",
     "runs_per_caller",
     "queued_runs",
@@ -150,6 +151,13 @@ _OF_THE_APP: Final = (
     metavar="SECONDS",
     help="How long ended tasks are kept: 30m, 24h, 7d, none.  [default: what the store keeps]",
 )
+@click.option(
+    "--remember",
+    callback=read_seconds,
+    metavar="SECONDS",
+    help="How long a message that comes again has the outcome of the first: 1h, none; 0 is not at all.  "
+    "[default: what the store keeps]",
+)
 @guarded
 @operating_options
 @click.pass_context
@@ -202,7 +210,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
                 **operating,
             )
             return 0
-        where, store = _store(options["store"], target, found, options["ttl"], context)
+        where, store = _store(options["store"], target, found, options["ttl"], options["remember"], context)
         _check_shared(worker, store, where)
         run(
             found,
@@ -303,7 +311,12 @@ def _refuse_options(context: click.Context, target: str) -> None:
 
 
 def _store(
-    given: str | None, target: str, found: Agent | Mapping[str, Agent], ttl_s: float | None, context: click.Context
+    given: str | None,
+    target: str,
+    found: Agent | Mapping[str, Agent],
+    ttl_s: float | None,
+    remember_s: float | None,
+    context: click.Context,
 ) -> tuple[str, Store]:
     """The store, and what to call it. Raises UsageFault when `given` names none."""
     from msgspec.structs import replace
@@ -322,6 +335,9 @@ def _store(
     store = named_store(given)
     if context.get_parameter_source("ttl") is ParameterSource.COMMANDLINE:
         store.retention = replace(store.retention, ttl_s=ttl_s)
+    if context.get_parameter_source("remember") is ParameterSource.COMMANDLINE:
+        messages = replace(store.retention.messages, ttl_s=remember_s)
+        store.retention = replace(store.retention, messages=messages)
     return shown(given), store
 
 

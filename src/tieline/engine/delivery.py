@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tieline.engine.fold import Fold
 from tieline.engine.log import TaskLog
 from tieline.engine.notification import idempotency_key, notification_headers
 from tieline.engine.observer import PushOutcome
+from tieline.engine.remote import Remote
 from tieline.errors import InternalError
 from tieline.event import Event, TextChunk
 from tieline.stores.base import Record, StoreError, Webhook
-from tieline.types import Task, TaskPushNotificationConfig, load
+from tieline.types import Task, TaskPushNotificationConfig, TaskStatusUpdateEvent, load
 
 if TYPE_CHECKING:
     from tieline.engine.push import Push
@@ -30,7 +34,9 @@ __all__ = ["Delivery"]
 log = logging.getLogger("tieline.push")
 
 _STORE_AWAY_S: Final = 5.0
+_AHEAD: Final = 32  # events, about, that are read at once
 _GONE: Final = 410
+_FAULT: Final = "The notification could not be made. The server's operator finds the reason in the log."
 
 
 class Delivery:
@@ -45,16 +51,25 @@ class Delivery:
         self._config = load(webhook.config, TaskPushNotificationConfig)
         self._payload = webhooks.payloads(webhook.version)
         self._after = webhook.after
-        self._log = run
+        self._ahead: deque[tuple[int, Event]] = deque()  # those behind `_after` that have been read already
+        self._log: TaskLog | None = None
         self._fold: Fold | None = None  # the task behind `_after`, where the payload wants it
         self._noting: asyncio.Future[Any] | None = None
-        self._noted = webhook.after  # how far the store knows, or is being told, that it has come
+        self._told = webhook.after  # how far the store has been told that it has come
+        self._noted = webhook.after  # how far the store has said that it knows
         self._over = False
+        self._ended = False
+        self._follow(run)
         self.task = asyncio.ensure_future(self._run())
+        self.task.add_done_callback(lambda _: self._end())  # one that is stopped before its first step runs nothing
 
     @property
     def key(self) -> tuple[str, str]:
         return self.webhook.scope, self.webhook.task_id
+
+    def finish(self) -> None:
+        """Deliver no more behind what is under way."""
+        self._over = True
 
     def stop(self) -> None:
         """Deliver no more."""
@@ -65,28 +80,57 @@ class Delivery:
         try:
             while not self._over:
                 try:
-                    events = await self._behind()
-                    if events is None:
-                        await self._note()
-                        if self._has_more():  # no await from here to the end: what comes later is taken up anew
-                            continue
-                        break
-                    for number, event in events:
-                        if not await self._deliver(number, event):
-                            return
+                    if not await self._go_on():
+                        return
                 except (StoreError, InternalError) as error:
+                    self._ahead.clear()
                     log.error("webhook %s of task %s waits for the store: %s", self.webhook.id, self.key[1], error)
                     await self._pause(_STORE_AWAY_S)
-        except Exception:  # a delivery is not to take others with it
+        except Exception:  # a delivery is not to take others with it, and not to stop without a trace
             log.exception("webhook %s of task %s: the delivery has failed", self.webhook.id, self.key[1])
+            await self._give_up(0, _FAULT)
         finally:
-            self._note_soon()
-            self._webhooks.ended(self)
+            self._end()
+
+    async def _go_on(self) -> bool:
+        """Deliver the next event. False: there is none for now, or the webhook was given up.
+
+        Raises StoreError, InternalError.
+        """
+        if not self._ahead:
+            found = await self._behind()
+            if found is None:
+                await self._note()
+                return self._has_more()  # no await from here to the end: what comes later is taken up anew
+            self._ahead.extend(found)
+        return await self._deliver(*self._ahead.popleft())
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._told < self._after:
+            try:
+                self._tell_store()
+            except StoreError as error:
+                log.error("webhook %s of task %s: %s", self.webhook.id, self.key[1], error)
+        self._follow(None)
+        self._webhooks.ended(self)
 
     # --- what there is to tell ----------------------------------------------------------------------------------------
 
+    def _follow(self, current: TaskLog | None) -> None:
+        """Take events from this log from now on. One that follows another replica goes when nobody holds it."""
+        before, self._log = self._log, current
+        if current is not before:
+            if isinstance(current, Remote):
+                current.held += 1
+            if isinstance(before, Remote):
+                before.held -= 1
+                self._service.forget(before)
+
     async def _behind(self) -> Sequence[tuple[int, Event]] | None:
-        """The events behind what was delivered; waits for some while the task is at work. None: that is all for now.
+        """Some events behind what was delivered; waits for them while the task is at work. None: that is all for now.
 
         Raises StoreError, InternalError.
         """
@@ -94,37 +138,42 @@ class Delivery:
         while True:
             current = self._log or service.runs.get(self.key)
             if current is not None:
-                self._log = current
+                self._follow(current)
                 if current.base <= self._after < current.published:
-                    first = self._after + 1
-                    return list(enumerate(current.events[self._after - current.base :], first))
+                    begin = self._after - current.base
+                    return list(enumerate(islice(current.events, begin, begin + _AHEAD), self._after + 1))
                 if current.published <= self._after and not _is_through(current):
                     await self._changed(current)
                     continue
-                self._log = None
                 if current.reply is not None and not current.published:
                     await self._webhooks.forget(self.webhook)  # there is no task
                     return None
+                self._follow(None)
                 if self._after == current.published and current.closed and current.broken is None:
                     return None
-            found = await service.store.events(*self.key, self._after)
+            found = await service.store.events(*self.key, self._after, limit=_AHEAD)
             if found and found[0][0] == self._after + 1:
                 return found
             record = await service.store.get(*self.key)
             if record is None:
                 return None
+            run = service.runs.get(self.key)
             if record.version > self._after:
-                if service.runs.get(self.key) is None:
+                if run is None:
                     log.warning("task %s: what was said is not kept any more, its webhook gets the task", self.key[1])
-                task = await service.stored(record)
-                self._fold = Fold(task)
-                return [(record.version, Event(task))]
-            if service.runs.get(self.key) is not None:
+                return [(record.version, await self._whole(record))]
+            if run is not None:
+                if _is_through(run) and run.published <= self._after:
+                    return None
                 continue
             following = await self._followed(record)
             if following is None:
                 return None
-            self._log = following
+            self._follow(following)
+
+    async def _whole(self, record: Record) -> Event:
+        """The task in place of what was said, which is not kept any more. Raises InternalError."""
+        return Event(await self._service.stored(record))
 
     async def _followed(self, record: Record) -> TaskLog | None:
         """What follows a task that another replica is at work on; None when nobody is."""
@@ -142,9 +191,12 @@ class Delivery:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     async def _deliver(self, number: int, event: Event) -> bool:
-        """Deliver an event, however often it has to be tried. False: the webhook was given up, or is dropped."""
+        """Deliver an event, however often it has to be tried. False: the webhook was given up, or is dropped.
+
+        Raises StoreError, InternalError.
+        """
         if self._payload.wants_task:
-            await self._fold_in(number, event)
+            number, event = await self._fold_in(number, event)
         body = self._payload.body(event, self._folded)
         if body is None:
             self._after = number
@@ -159,23 +211,25 @@ class Delivery:
             sent = await push.sender.post(self._config.url, self._headers(key, body), body)
             took_s = loop.time() - began
             if sent.delivered:
-                self._told("delivered", took_s)
+                self._observe("delivered", took_s)
                 self._after = number
                 self._note_soon()
                 return True
             failed += 1
-            self._log = None  # what it holds is in the store, too, and this may take long
-            pause_s = push.pause_s(failed, sent.retry_after_s)
-            if sent.status == _GONE or loop.time() + pause_s - since > push.give_up_s:
-                self._told("given_up", took_s)
+            # What is known here is in the store, too, and this may take long.
+            self._follow(None)
+            self._ahead.clear()
+            left_s = since + push.give_up_s - loop.time()
+            if sent.status == _GONE or left_s <= 0:
+                self._observe("given_up", took_s)
                 await self._give_up(failed, sent.detail)
                 return False
-            self._told("retried", took_s)
+            self._observe("retried", took_s)
             log.info("webhook %s of task %s: %s Trying again.", self.webhook.id, self.key[1], sent.detail)
-            await self._pause(pause_s)
+            await self._pause(min(push.pause_s(failed, sent.retry_after_s), left_s))
         return False
 
-    def _told(self, outcome: PushOutcome, seconds: float) -> None:
+    def _observe(self, outcome: PushOutcome, seconds: float) -> None:
         if self._service.observer is not None:
             self._service.observer.pushed(outcome, seconds)
 
@@ -216,22 +270,36 @@ class Delivery:
 
     def _note_soon(self) -> None:
         """Have the store know how far it has come; while that is on its way, more may come together."""
-        if self._noted >= self._after or (self._noting is not None and not self._noting.done()):
-            return
-        self._noted = self._after
-        self._noting = self._service.store.delivered(self.webhook, self._after)
-        if self._noting is not None:
-            self._noting.add_done_callback(self._after_noting)
+        if self._noting is None and self._noted < self._after:
+            self._tell_store()
 
-    def _after_noting(self, noting: asyncio.Future[Any]) -> None:
-        if not noting.cancelled() and noting.exception() is None:
-            self._note_soon()
+    def _tell_store(self) -> None:
+        after = self._told = self._after
+        noting = self._service.store.delivered(self.webhook, after)
+        if noting is None:
+            self._noted = after
+        else:
+            self._noting = noting
+            noting.add_done_callback(partial(self._after_noting, after))
+
+    def _after_noting(self, after: int, noting: asyncio.Future[Any]) -> None:
+        if self._noting is noting:
+            self._noting = None
+        if noting.cancelled() or noting.exception() is not None:
+            return  # it is noted with the next one, or at the end
+        self._noted = max(self._noted, after)
+        if not self._ended:
+            try:
+                self._note_soon()
+            except StoreError as error:
+                log.error("webhook %s of task %s: %s", self.webhook.id, self.key[1], error)
 
     async def _note(self) -> None:
         """Have the store know how far it has come. Raises StoreError."""
-        self._note_soon()
-        while self._noting is not None and not self._noting.done():
-            await asyncio.shield(self._noting)
+        while self._noted < self._after:
+            self._note_soon()
+            if self._noting is not None:
+                await asyncio.shield(self._noting)
 
     def _has_more(self) -> bool:
         run = self._service.runs.get(self.key)
@@ -239,32 +307,57 @@ class Delivery:
 
     # --- the task behind an event -------------------------------------------------------------------------------------
 
-    async def _fold_in(self, number: int, event: Event) -> None:
+    async def _fold_in(self, number: int, event: Event) -> tuple[int, Event]:
+        """Have `_fold` be the task behind an event; returns the event, or the task where its log is not kept any more.
+
+        Raises StoreError, InternalError.
+        """
         value = event.value
         if isinstance(value, Task):
             self._fold = Fold(value)
-            return
-        if self._fold is None:
-            self._fold = await self._fold_before(number)
+            return number, event
+        if isinstance(value, TaskStatusUpdateEvent) and (value.status.state.terminal or value.status.state.interrupted):
+            # No event tells what callers have said meanwhile; where a task rests it is stored with all of that.
+            record = await self._service.store.get(*self.key)
+            if record is not None and record.version == number:
+                self._fold = Fold(await self._service.stored(record))
+                return number, event
+        if self._fold is None and not await self._fold_before(number):
+            record = await self._service.store.get(*self.key)
+            if record is None:
+                raise StoreError("the task is gone")
+            self._ahead.clear()
+            event = await self._whole(record)
+            self._fold = Fold(await self._service.stored(record))
+            return record.version, event
+        fold = self._fold
+        assert fold is not None
         if isinstance(event, TextChunk):
-            self._fold.add_text(event)
+            fold.add_text(event)
         else:
-            self._fold.add(value)
+            fold.add(value)
+        return number, event
 
-    async def _fold_before(self, number: int) -> Fold:
-        """The task before an event: folded from its log, else as it is now."""
-        events = await self._service.store.events(*self.key, 0)
-        if events and events[0][0] == 1 and isinstance(events[0][1].value, Task):
-            fold = Fold(events[0][1].value)
-            for each, event in events[1:]:
-                if each >= number:
-                    return fold
-                fold.add(event.value)
-            return fold
-        record = await self._service.store.get(*self.key)
-        if record is None:
-            raise StoreError("the task is gone")
-        return Fold(await self._service.stored(record))
+    async def _fold_before(self, number: int) -> bool:
+        """Have `_fold` be the task before an event, from its log. False: it is not kept any more. Raises StoreError."""
+        read = 0
+        fold: Fold | None = None
+        while read < number - 1:
+            events = await self._service.store.events(*self.key, read, limit=_AHEAD)
+            if not events or events[0][0] != read + 1:
+                return False
+            for read, event in events:
+                value = event.value
+                if read >= number:
+                    break
+                if isinstance(value, Task):
+                    fold = Fold(value)
+                elif fold is None:
+                    return False
+                else:
+                    fold.add(value)
+        self._fold = fold
+        return fold is not None
 
     def _folded(self) -> Task:
         assert self._fold is not None

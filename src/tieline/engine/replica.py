@@ -438,6 +438,8 @@ class Replica:
             for remote in list(service.remotes.values()):
                 remote.news()
                 self.follow(remote)
+            if service.webhooks is not None:
+                self._begin(asyncio.ensure_future(service.webhooks.check_owned()))
 
     def _service_of(self, scope: str) -> Service | None:
         for service in self._services:

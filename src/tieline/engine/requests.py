@@ -16,7 +16,7 @@ from tieline.errors import (
     PermissionDenied,
 )
 from tieline.stores.base import Position
-from tieline.types import Message, Part, Role, SendMessageRequest, Task, TaskState, encode
+from tieline.types import Message, Part, Role, SendMessageRequest, encode
 
 __all__ = [
     "check_extensions",
@@ -24,9 +24,7 @@ __all__ = [
     "check_message",
     "check_named",
     "from_page_token",
-    "gone_on",
     "message_key",
-    "next_message_key",
     "page_token",
     "same_message",
     "task_key",
@@ -124,16 +122,6 @@ def message_key(scope: str, message: Message) -> bytes:
     """
     words = (scope, message.message_id, message.context_id, message.parts)
     return blake2b(encode(words), digest_size=16).digest()
-
-
-def next_message_key(key: bytes, task_id: str) -> bytes:
-    """The same for a message that is sent anew when its caller has `gone_on` with the task that it began before."""
-    return blake2b(key + task_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def gone_on(task: Task) -> bool:
-    """Whether the caller of a task has said more in it, or cancelled it: the answer to its first message arrived."""
-    return task.status.state is TaskState.CANCELED or sum(said.role is Role.USER for said in task.history) > 1
 
 
 def task_key(scope: str, task_id: str) -> bytes:

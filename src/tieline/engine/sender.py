@@ -38,6 +38,7 @@ _AT_ONCE_PER_HOST: Final = 32
 _CONNECT_S: Final = 5.0
 _TOTAL_S: Final = 15.0  # A2A 1.0 §4.3.3 recommends 10 to 30
 _RESPONSE_BYTES: Final = 64 * 1024
+_REST_S: Final = 1.0  # for what an answer has behind its head
 _KEPT_S: Final = 15.0  # an idle connection
 _RESOLVED_S: Final = 5.0  # how long an answer of DNS is taken for true
 _RESOLVED_NAMES: Final = 4096
@@ -235,13 +236,15 @@ def _was_closed(error: Exception) -> bool:
 async def _read_through(response: aiohttp.ClientResponse) -> None:
     """Read what is left of an answer, up to a limit, so that its connection can be kept; else have it closed."""
     left = _RESPONSE_BYTES
-    with contextlib.suppress(aiohttp.ClientError, OSError):  # the status has been told
-        async for chunk in response.content.iter_any():
-            left -= len(chunk)
-            if left < 0:
-                break
-        else:
-            return
+    # The status has been told: what comes behind it, or does not come, changes nothing. TimeoutError is an OSError.
+    with contextlib.suppress(aiohttp.ClientError, OSError):
+        async with asyncio.timeout(_REST_S):
+            async for chunk in response.content.iter_any():
+                left -= len(chunk)
+                if left < 0:
+                    break
+            else:
+                return
     response.close()
 
 

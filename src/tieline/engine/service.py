@@ -28,9 +28,7 @@ from tieline.engine.requests import (
     check_message,
     check_named,
     from_page_token,
-    gone_on,
     message_key,
-    next_message_key,
     page_token,
     same_message,
     task_key,
@@ -81,7 +79,6 @@ log = logging.getLogger("tieline.engine")
 
 _CLOSE_S = 2.0
 _ASK_S = 20.0
-_ANEW_KEPT = 10_000
 
 T = TypeVar("T")
 
@@ -107,8 +104,8 @@ class Service(Upkeep):
         if push is not None and payloads is not None:
             self.webhooks = Webhooks(self, push, payloads)
         self._starting: asyncio.Task[None] | None = None
+        self._remembers = True  # messages, so that one which comes again has the outcome of the first
         self._hearing: dict[tuple[str, str], list[asyncio.Future[None]]] = {}  # see _deciding
-        self._anew: dict[bytes, bytes] = {}  # messages that were begun anew: the key of the first, and of the last one
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -132,6 +129,9 @@ class Service(Upkeep):
         else:
             self.clock.not_before(await self.store.open())
         self._draining = False
+        self._remembers = self.store.retention.messages.ttl_s != 0
+        if self.webhooks is not None:
+            self.webhooks.open()
         try:
             await self.adopt()
         except StoreError:
@@ -456,40 +456,36 @@ class Service(Upkeep):
         inline = None if configuration is None else configuration.task_push_notification_config
         webhook: Webhook | None = None
         if inline is not None and self.webhooks is not None:
-            webhook = await self._read(self.webhooks.set_first(scope, task_id, inline, caller.version))
-        first, key = key, self._anew.get(key, key)
-        while True:
-            heard = self.store.hear(key, task_id, self._age.now())
+            first = self.webhooks.set_first(scope, task_id, inline, caller.version, message.message_id)
+            webhook = await self._read(first)
+        begins = False
+        try:
+            heard = self.store.hear(key, task_id, self._age.now()) if self._remembers else None
             if isinstance(heard, asyncio.Future):
                 heard = await self._to_begin(scope, task_id, heard)
                 if heard is None or self._draining:  # others may have come meanwhile; sent again, it is begun then
                     self._check_room(caller, starts=True)
-            if heard is None:
-                break
-            again = await self._heard_before(heard, key, scope)
-            if again is None:
+            if heard is not None:
+                again = await self._heard_before(heard, key, scope)
+                if again is not None:
+                    begins = heard.task_id == task_id
+                    return again
                 self._check_room(caller, starts=True)
-                task_id = heard.task_id
-                break
-            if message.task_id or not await self._gone_on(again[0]):
-                if webhook is not None and heard.task_id != task_id:
-                    await self._move(webhook, again[0], caller.version)
-                return again
-            if isinstance(again[0], TaskLog):
-                self.forget(again[0])
-            if len(self._anew) >= _ANEW_KEPT:
-                self._anew.clear()
-            key = self._anew[first] = next_message_key(key, heard.task_id)
-            self._check_room(caller, starts=True)
+            begins = heard is None or heard.task_id == task_id
+        finally:
+            if webhook is not None and self.webhooks is not None and not begins:
+                self.webhooks.forget_soon(webhook)  # nothing may be waited for here
+        if heard is not None:
+            task_id = heard.task_id
         run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
-        run.key = key
+        run.key = key if self._remembers else None
         run.references = references
         run.start(message, request.metadata, accepts)
         if inline is not None and self.webhooks is not None:
             if webhook is not None and webhook.task_id == task_id:
                 self.webhooks.begin(webhook, run)
             else:  # the message was heard before under another id
-                self.webhooks.begin_with(scope, task_id, inline, caller.version, run)
+                self.webhooks.begin_with(scope, task_id, inline, caller.version, message.message_id, run)
         if new_task is not None:
             run.ensure_task()
         return run, 0
@@ -506,11 +502,30 @@ class Service(Upkeep):
     ) -> tuple[TaskLog | Record, int]:
         """Give a message to the task that it names. Raises TaskNotFound and what `Run.hear` does."""
         message = request.message
-        task_id = message.task_id or ""
         inline = None if request.configuration is None else request.configuration.task_push_notification_config
-        if inline is not None and self.webhooks is not None:
-            there = await self._found(task_id, scope)
-            await self._read(self.webhooks.create(scope, there, inline, caller.version))
+        if inline is None or self.webhooks is None:
+            return await self._give(request, caller, scope, accepts, references, named=named)
+        there = await self._found(message.task_id or "", scope)
+        change = await self._read(self.webhooks.set_with(scope, there, inline, caller.version, message.message_id))
+        try:
+            # No await behind this, as `_give` has it.
+            return await self._give(request, caller, scope, accepts, references, named=named)
+        except A2AError:
+            await self._read(self.webhooks.take_back(change))
+            raise
+
+    async def _give(
+        self,
+        request: SendMessageRequest,
+        caller: Caller,
+        scope: str,
+        accepts: tuple[str, ...],
+        references: tuple[Task, ...],
+        *,
+        named: bool,
+    ) -> tuple[TaskLog | Record, int]:
+        message = request.message
+        task_id = message.task_id or ""
         while True:
             # No await behind this: a run that nobody holds may be let go.
             found = await self._living(task_id, scope)
@@ -619,21 +634,6 @@ class Service(Upkeep):
             if again is None:
                 return None
             heard = again
-
-    async def _move(self, webhook: Webhook, outcome: TaskLog | Record | Event, version: str) -> None:
-        """A webhook came with a message that was heard before: it is that task's, if there is one that goes on."""
-        hooks = self.webhooks
-        assert hooks is not None
-        await self._read(hooks.forget(webhook))
-        if isinstance(outcome, TaskLog):
-            with self._held(outcome):
-                await self._read(hooks.create_once(outcome, webhook, version))
-
-    async def _gone_on(self, outcome: TaskLog | Record | Event) -> bool:
-        """Whether the caller has the answer to a message already, as far as it can be seen here."""
-        if isinstance(outcome, Record):
-            return gone_on(await self.stored(outcome))
-        return isinstance(outcome, Run) and outcome.fold is not None and gone_on(outcome.fold.task())
 
     def _begun_here(self, scope: str, task_id: str) -> Run | None:
         """The run of a message that has no task yet, or of a task."""

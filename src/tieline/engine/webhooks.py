@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
 from msgspec.structs import replace
 
+from tieline.engine.dead import DeadLetter, dead_letter
 from tieline.engine.delivery import Delivery
 from tieline.engine.letters import Rehook
 from tieline.engine.log import TaskLog
 from tieline.engine.notification import check_config
 from tieline.engine.push import Payloads, Push
-from tieline.errors import InvalidParams, TaskNotFound
+from tieline.errors import A2AError, InvalidParams, TaskNotFound
 from tieline.ids import new_id
 from tieline.stores.base import Record, SharedStore, StoreError, Webhook
 from tieline.types import ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig, encode, load
@@ -28,7 +32,18 @@ __all__ = ["Webhooks"]
 log = logging.getLogger("tieline.push")
 
 _CLOSE_S: Final = 2.0
+_LAST_S: Final = 1.0
+_STORE_AWAY_S: Final = 5.0
 _ID_CHARACTERS: Final = 256
+_DEAD: Final = 1000
+_DEAD_AT_ALL: Final = 1_000_000
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What the configuration of a message has made of a task's webhooks."""
+
+    before: Webhook | None  # of the same id
+    now: Webhook
 
 
 class Webhooks:
@@ -40,6 +55,7 @@ class Webhooks:
         self._push = push
         self._deliveries: dict[tuple[str, str], dict[str, Delivery]] = {}  # by scope and task id, then by its own id
         self._tasks: set[asyncio.Task[None]] = set()
+        self._readings: set[_Reading] = set()
         self._taking = False
         self._closed = False
 
@@ -50,13 +66,20 @@ class Webhooks:
         if self._taking or self._closed:
             return
         self._taking = True
+        store = self.service.store
         try:
-            while found := await self.service.store.take_webhooks(self.service.scope_prefix):
-                self._begin_all(found)
-                if not self.service.store.shared:
+            while True:
+                with self._reading() as reading:
+                    found = await store.take_webhooks(self.service.scope_prefix)
+                    self._begin_all(found, reading)
+                if not found or not store.shared:
                     break
         finally:
             self._taking = False
+
+    def open(self) -> None:
+        """Deliver from now on, also behind a `close`."""
+        self._closed = False
 
     async def close(self) -> None:
         """Let deliveries under way finish for a moment, then stop; whoever comes next goes on with them."""
@@ -65,15 +88,34 @@ class Webhooks:
         under_way = [each.task for each in deliveries if not each.waiting]
         if under_way:
             await asyncio.wait(under_way, timeout=_CLOSE_S)
+        for each in deliveries:
+            each.finish()
+        if late := [each.task for each in deliveries if not each.waiting and not each.task.done()]:
+            await asyncio.wait(late, timeout=_LAST_S)
         left = [*self._tasks, *(each.task for each in deliveries)]
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
 
-    def _begin_all(self, found: Iterable[Webhook]) -> None:
+    @contextmanager
+    def _reading(self) -> Iterator[_Reading]:
+        """Watch the webhooks while the store is asked for some: what it answers may be old by then."""
+        reading = _Reading()
+        self._readings.add(reading)
+        try:
+            yield reading
+        finally:
+            self._readings.discard(reading)
+
+    def _has_changed(self, scope: str, task_id: str, id_: str) -> None:
+        for reading in self._readings:
+            reading.changed.add((scope, task_id, id_))
+
+    def _begin_all(self, found: Iterable[Webhook], reading: _Reading) -> None:
         for webhook in found:
-            self.begin(webhook)
+            if (webhook.scope, webhook.task_id, webhook.id) not in reading.changed:
+                self.begin(webhook)
 
     def begin(self, webhook: Webhook, run: TaskLog | None = None) -> None:
         """Deliver a webhook from now on; `run` is its task's, where that is not known to the service yet."""
@@ -87,7 +129,10 @@ class Webhooks:
             before.stop()
         if run is not None:
             run.streamed = True  # its log is needed behind its end
-        some[webhook.id] = Delivery(self, self._push, webhook, run)
+        try:
+            some[webhook.id] = Delivery(self, self._push, webhook, run)
+        except (msgspec.MsgspecError, A2AError):  # another version of tieline may have written it
+            log.error("webhook %s of task %s cannot be read", webhook.id, webhook.task_id)
 
     def ended(self, delivery: Delivery) -> None:
         """A delivery is over, for now."""
@@ -116,30 +161,43 @@ class Webhooks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _until_stored(self, task_id: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do something with the store, however often it has to be tried."""
+        while not self._closed:
+            try:
+                await work()
+                return
+            except StoreError as error:
+                log.error("the webhooks of task %s have to wait for the store: %s", task_id, error)
+                await asyncio.sleep(_STORE_AWAY_S)
+
     async def _claim(self, scope: str, task_id: str) -> None:
-        try:
-            self._begin_all(await self.service.store.claim_webhooks(scope, task_id))
-        except StoreError as error:
-            log.error("the webhooks of task %s cannot be read: %s", task_id, error)
+        async def claimed() -> None:
+            with self._reading() as reading:
+                self._begin_all(await self.service.store.claim_webhooks(scope, task_id), reading)
+
+        await self._until_stored(task_id, claimed)
 
     async def changed(self, scope: str, task_id: str) -> None:
         """Another replica has set or dropped a webhook of a task, or may own what was this one's."""
+        await self._until_stored(task_id, lambda: self._look(scope, task_id))
+
+    async def _look(self, scope: str, task_id: str) -> None:
         store = self.service.store
-        try:
+        with self._reading() as reading:
             if self.service.runs.get((scope, task_id)) is not None:
-                self._begin_all(await store.claim_webhooks(scope, task_id))
+                self._begin_all(await store.claim_webhooks(scope, task_id), reading)
             there = {webhook.id: webhook for webhook in await store.webhooks(scope, task_id)}
-        except StoreError as error:
-            log.error("the webhooks of task %s cannot be read: %s", task_id, error)
-            return
         me = cast(SharedStore, store).replica if store.shared else ""
         for id_, delivery in list(self._deliveries.get((scope, task_id), {}).items()):
             now = there.get(id_)
+            if (scope, task_id, id_) in reading.changed:
+                continue
             if now is None or now.created != delivery.webhook.created or now.dead is not None or now.owner != me:
                 delivery.stop()
 
     async def check_owned(self) -> None:
-        """This replica was taken for dead: see which webhooks are still its own."""
+        """This replica was taken for dead, or was not told of changes: see which webhooks are still its own."""
         for scope, task_id in list(self._deliveries):
             await self.changed(scope, task_id)
 
@@ -162,20 +220,55 @@ class Webhooks:
         if config.id and (len(config.id) > _ID_CHARACTERS or not config.id.isprintable()):
             raise InvalidParams.at(f"{prefix}id", f"must be printable and have at most {_ID_CHARACTERS} characters")
 
-    async def set_first(self, scope: str, task_id: str, config: TaskPushNotificationConfig, version: str) -> Webhook:
-        """Keep the webhook that came with the message which a task is to be made of. Raises StoreError."""
-        there = {webhook.id: webhook for webhook in await self.service.store.webhooks(scope, task_id)}
+    async def set_first(
+        self, scope: str, task_id: str, config: TaskPushNotificationConfig, version: str, message_id: str
+    ) -> Webhook:
+        """Keep the webhook that came with the message a task is to be made of. Raises InvalidParams, StoreError."""
+        config = _named_by(message_id, config, version)
         webhook = self._made(scope, task_id, config, version, 0, mine=True)
-        before = there.get(webhook.id)
+        before = await self._there(webhook)
         if before is not None and before.config == webhook.config:
             return before  # the message came before
         await self._set(webhook)
         return webhook
 
+    async def set_with(
+        self, scope: str, found: TaskLog | Record, config: TaskPushNotificationConfig, version: str, message_id: str
+    ) -> Change:
+        """Keep the webhook that comes with a message to a task. Raises InvalidParams, StoreError, InternalError."""
+        return await self._create(scope, found, _named_by(message_id, config, version), version)
+
+    async def take_back(self, change: Change) -> None:
+        """The message that a webhook has come with was refused. Raises StoreError."""
+        now, before = change.now, change.before
+        if before is now:
+            return
+        if before is None:
+            await self.delete(now.scope, now.task_id, now.id)
+            return
+        self._has_changed(now.scope, now.task_id, now.id)
+        if await self.service.store.set_webhook(before, self._push.webhooks_per_task):
+            self._has_changed(now.scope, now.task_id, now.id)
+            delivery = self._deliveries.get((now.scope, now.task_id), {}).get(now.id)
+            if delivery is not None:
+                delivery.stop()
+            await self._claim(now.scope, now.task_id)
+            self._tell_others(now.scope, now.task_id)
+
     async def create(
         self, scope: str, found: TaskLog | Record, config: TaskPushNotificationConfig, version: str
     ) -> TaskPushNotificationConfig:
-        """Tell a webhook of what happens to a task from now on. Raises InvalidParams, StoreError, InternalError."""
+        """Tell a webhook of what happens to a task from now on. One that is there as it is stays, with what it has to
+        be told yet: a caller that has heard no answer may create it again.
+
+        Raises InvalidParams, StoreError, InternalError.
+        """
+        change = await self._create(scope, found, config, version)
+        return load(change.now.config, TaskPushNotificationConfig)
+
+    async def _create(
+        self, scope: str, found: TaskLog | Record, config: TaskPushNotificationConfig, version: str
+    ) -> Change:
         if isinstance(found, TaskLog):
             await found.readable()
             after, task_id = found.published, found.task_id
@@ -184,6 +277,9 @@ class Webhooks:
         store, runs = self.service.store, self.service.runs
         mine = not store.shared or (scope, task_id) in runs
         webhook = self._made(scope, task_id, config, version, after, mine=mine)
+        before = await self._there(webhook) if config.id or version != "1.0" else None
+        if before is not None and before.dead is None and before.config == webhook.config:
+            return Change(before, before)
         await self._set(webhook)
         if mine:
             self.begin(webhook, runs.get((scope, task_id)))
@@ -191,19 +287,12 @@ class Webhooks:
             await self._claim(scope, task_id)
         else:
             self._tell_others(scope, task_id)
-        return load(webhook.config, TaskPushNotificationConfig)
+        return Change(before, webhook)
 
-    async def create_once(self, run: TaskLog, webhook: Webhook, version: str) -> None:
-        """Create a webhook like one that was made for another task, if the task has none like it.
-
-        Raises InvalidParams, StoreError, InternalError.
-        """
-        given = load(webhook.config, TaskPushNotificationConfig)
-        for there in await self.service.store.webhooks(run.scope, run.task_id):
-            if replace(load(there.config, TaskPushNotificationConfig), id=given.id, task_id=given.task_id) == given:
-                return
-        given = replace(given, id=None if given.id == webhook.task_id else given.id)  # see _made
-        await self.create(run.scope, run, given, version)
+    async def _there(self, webhook: Webhook) -> Webhook | None:
+        """The one of the same id that is there already. Raises StoreError."""
+        there = await self.service.store.webhooks(webhook.scope, webhook.task_id)
+        return next((each for each in there if each.id == webhook.id), None)
 
     def _made(
         self, scope: str, task_id: str, config: TaskPushNotificationConfig, version: str, after: int, *, mine: bool
@@ -218,8 +307,10 @@ class Webhooks:
 
     async def _set(self, webhook: Webhook) -> None:
         limit = self._push.webhooks_per_task
+        self._has_changed(webhook.scope, webhook.task_id, webhook.id)
         if not await self.service.store.set_webhook(webhook, limit):
             raise InvalidParams.at("taskId", f"task {webhook.task_id!r} has {limit} webhooks already: delete one")
+        self._has_changed(webhook.scope, webhook.task_id, webhook.id)
 
     def _tell_others(self, scope: str, task_id: str) -> None:
         """Another replica may be at work on the task, or deliver what has changed."""
@@ -246,28 +337,87 @@ class Webhooks:
 
     async def delete(self, scope: str, task_id: str, id_: str) -> None:
         """Deliver no more. Of one that is not there nothing is said (§3.1.10). Raises StoreError."""
+        self._stop(scope, task_id, id_)
+        try:
+            await self.service.store.drop_webhook(scope, task_id, id_)
+        except StoreError:
+            self._do(self._claim(scope, task_id))  # it is there yet
+            raise
+        self._stop(scope, task_id, id_)  # it may have been taken up while the store was at it
+        self._tell_others(scope, task_id)
+
+    def _stop(self, scope: str, task_id: str, id_: str) -> None:
+        self._has_changed(scope, task_id, id_)
         delivery = self._deliveries.get((scope, task_id), {}).get(id_)
         if delivery is not None:
             delivery.stop()
-        await self.service.store.drop_webhook(scope, task_id, id_)
-        self._tell_others(scope, task_id)
 
     def begin_with(
-        self, scope: str, task_id: str, config: TaskPushNotificationConfig, version: str, run: TaskLog
+        self,
+        scope: str,
+        task_id: str,
+        config: TaskPushNotificationConfig,
+        version: str,
+        message_id: str,
+        run: TaskLog,
     ) -> None:
         """Keep and deliver a webhook of a run that has begun already."""
 
-        async def work() -> None:
+        async def kept() -> None:
             try:
-                self.begin(await self.set_first(scope, task_id, config, version), run)
-            except StoreError as error:
-                log.error("a webhook of task %s cannot be kept: %s", task_id, error)
+                self.begin(await self.set_first(scope, task_id, config, version, message_id), run)
+            except InvalidParams as error:
+                log.warning("a webhook of task %s is not kept: %s", task_id, error)
 
-        self._do(work())
+        self._do(self._until_stored(task_id, kept))
+
+    def forget_soon(self, webhook: Webhook) -> None:
+        """Keep no webhook of a message that was heard before, or is refused."""
+        self._do(self._until_stored(webhook.task_id, lambda: self.forget(webhook)))
 
     async def forget(self, webhook: Webhook) -> None:
         """Keep no webhook of a message that no task has come of. Raises StoreError."""
         await self.service.store.drop_webhook(webhook.scope, webhook.task_id, webhook.id)
+
+    # --- dead letters -------------------------------------------------------------------------------------------------
+
+    async def dead(self, limit: int = _DEAD) -> tuple[DeadLetter, ...]:
+        """The webhooks that were given up, the last first; at most `limit`. Raises StoreError."""
+        return tuple(dead_letter(webhook) for webhook in await self._dead(limit))
+
+    async def _dead(self, limit: int) -> Iterable[Webhook]:
+        return await self.service.store.dead_webhooks(self.service.scope_prefix, limit)
+
+    async def replay(self, task_id: str | None = None, id_: str | None = None) -> int:
+        """Deliver again what was given up, from where it was; returns how many webhooks that are.
+
+        `task_id`: those of this task alone, `id_`: of these the one of this id. Raises StoreError.
+        """
+        store = self.service.store
+        revived = 0
+        for webhook in await self._dead(_DEAD_AT_ALL):
+            if task_id not in (None, webhook.task_id) or id_ not in (None, webhook.id):
+                continue
+            if await store.revive_webhook(webhook.scope, webhook.task_id, webhook.id):
+                revived += 1
+                await self._claim(webhook.scope, webhook.task_id)
+        return revived
+
+
+class _Reading:
+    """A question to the store, and which webhooks were set or dropped since it was put."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        self.changed: set[tuple[str, str, str]] = set()
+
+
+def _named_by(message_id: str, config: TaskPushNotificationConfig, version: str) -> TaskPushNotificationConfig:
+    """A configuration that comes with a message, with an id: the same one when the message comes once more."""
+    if config.id or version != "1.0" or not message_id:
+        return config
+    return replace(config, id=hashlib.blake2b(message_id.encode(), digest_size=16).hexdigest())
 
 
 class WebhookNotFound(TaskNotFound):

@@ -333,7 +333,7 @@ class Endpoint:
 
     async def _delete_config(self, dialect: Dialect, request: Any, caller: Caller) -> bytes:
         await self.service.delete_push_notification_config(request, caller)
-        return b"{}" if dialect is V1 else b"null"
+        return dialect.encode_deleted()
 
     async def _extended_card(
         self, scope: Scope, headers: Headers, dialect: Dialect, request: Any, caller: Caller

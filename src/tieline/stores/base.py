@@ -165,7 +165,7 @@ class Retention(msgspec.Struct, frozen=True):
     max_bytes: int | None = None  # of tasks and logs together; the oldest ended tasks go first
     states: Mapping[TaskState, Keep] = {}  # ended tasks of one state, with their logs, instead of `ttl_s`
     logs: Keep = Keep()  # logs of ended tasks: without one the task is still read, a stream of it not resumed
-    messages: Keep = Keep(24 * 3600, 256 * 1024 * 1024)  # which message had which outcome
+    messages: Keep = Keep(24 * 3600, 256 * 1024 * 1024)  # which message had which outcome; 0 s: nobody remembers
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -223,8 +223,13 @@ class Store(Protocol):
         """The task, or None when this scope has none of that id."""
         ...
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
-        """The events behind number `after` with their numbers, in order; None when the log is not kept any more."""
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
+        """The events behind number `after` with their numbers, in order; None when the log is not kept any more.
+
+        `limit`: the first ones do, about so many, and one at least if there is one; None is all.
+        """
         ...
 
     async def list(self, query: Query) -> Page:

@@ -141,12 +141,14 @@ class MemoryStore(MemoryWebhooks):
         tasks = self._scopes.get(scope)
         return tasks.get(task_id) if tasks else None
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
         record = await self.get(scope, task_id)
         log = self._logs.get((scope, task_id))
         if record is None or log is None:
             return None
-        return list(enumerate(log[after:], after + 1))
+        return list(enumerate(log[after : None if limit is None else after + limit], after + 1))
 
     async def list(self, query: Query) -> Page:
         tasks = self._scopes.get(query.scope, {})

@@ -42,6 +42,7 @@ __all__ = ["PostgresStore"]
 
 DEFAULT_RETENTION: Final = Retention(ttl_s=30 * 24 * 3600)
 
+_ALL: Final = 2**63 - 1
 _PAGE_TASKS: Final = 50
 _PAGE_NUMBERS: Final = 10_000  # each page of them looks at all tasks
 
@@ -166,10 +167,12 @@ class PostgresStore(PostgresWebhooks):
         rows = await self._link.query(self._sql.get, (key,))
         return _record(rows[0]) if rows else None
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
         key = digest(packed(scope), packed(task_id))
         await self._writer.written(scope, task_id)
-        rows = await self._link.query(self._sql.events, (after, key))
+        rows = await self._link.query(self._sql.events, (after, key, _ALL if limit is None else limit))
         return _events(rows, after)
 
     async def list(self, query: Query) -> Page:

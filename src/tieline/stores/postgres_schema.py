@@ -154,7 +154,7 @@ SELECT array(SELECT key FROM done), array(SELECT key FROM heard)
         self.get = f"SELECT {_COLUMNS} FROM {s}.tasks WHERE key = %b"
         self.events = (
             f"SELECT t.version, l.first, l.body FROM {s}.tasks t LEFT JOIN {s}.log l ON l.task = t.number"
-            " AND l.last > %b WHERE t.key = %b ORDER BY l.last"
+            " AND l.last > %b WHERE t.key = %b ORDER BY l.last LIMIT %b"
         )
         self.take = f"""
 UPDATE {s}.tasks SET owner = %(me)b, mark = %(mark)b WHERE number IN (

@@ -168,11 +168,13 @@ class RedisStore(RedisWebhooks):
     def _row(self, task: bytes) -> tuple[Any, ...]:
         return ("HMGET", self._link.key("t:", task), *FIELDS)
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
         await self._writer.written(scope, task_id)
         task = digest(packed(scope), packed(task_id))
         version, entries = await self._reads(
-            ("HGET", self._link.key("t:", task), "version"), self._entries(task, after)
+            ("HGET", self._link.key("t:", task), "version"), self._entries(task, after, limit)
         )
         if version is None or (not entries and int(version) > after):
             return None
@@ -182,8 +184,9 @@ class RedisStore(RedisWebhooks):
         """Several reads in one round trip."""
         return await self._link.retried(lambda attempt: self._link.all_of(commands))
 
-    def _entries(self, task: bytes, after: int) -> tuple[Any, ...]:
-        return ("XRANGE", self._link.key("l:", task), f"{max(0, min(after, _U63 - 1)) + 1}-0", "+")
+    def _entries(self, task: bytes, after: int, limit: int | None = None) -> tuple[Any, ...]:
+        count = () if limit is None else ("COUNT", limit)
+        return ("XRANGE", self._link.key("l:", task), f"{max(0, min(after, _U63 - 1)) + 1}-0", "+", *count)
 
     async def list(self, query: Query) -> Page:
         scope = packed(query.scope)

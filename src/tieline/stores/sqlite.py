@@ -357,12 +357,14 @@ class SQLiteStore(SQLiteWebhooks):
         rows = self._read(f"SELECT {_COLUMNS} FROM tasks WHERE id=? AND scope=?", (task_id, scope))
         return _record(rows[0]) if rows else None
 
-    async def events(self, scope: str, task_id: str, after: int) -> Sequence[tuple[int, Event]] | None:
+    async def events(
+        self, scope: str, task_id: str, after: int, *, limit: int | None = None
+    ) -> Sequence[tuple[int, Event]] | None:
         self._commit()
         rows = self._read(
             "SELECT first, body FROM log WHERE task=(SELECT number FROM tasks WHERE id=? AND scope=?) AND last>?"
-            " ORDER BY last",
-            (task_id, scope, min(after, _I64)),
+            " ORDER BY last LIMIT ?",
+            (task_id, scope, min(after, _I64), -1 if limit is None else limit),
         )
         found = []
         for first, body in rows:

@@ -113,6 +113,10 @@ class Dialect(Protocol):
 
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes: ...
 
+    def encode_deleted(self) -> bytes:
+        """What the deletion of a webhook is answered with."""
+        ...
+
     def event_encoder(self) -> EventEncoder | None:
         """What writes the events of one stream, in their order; None: they are written as `Event.json`."""
         ...

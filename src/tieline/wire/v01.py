@@ -128,6 +128,9 @@ class _V01:
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
         raise _not_there("ListTaskPushNotificationConfigs")
 
+    def encode_deleted(self) -> bytes:
+        raise _not_there("DeleteTaskPushNotificationConfig")
+
     def event_encoder(self) -> EventEncoder:
         return Writer()
 

@@ -135,6 +135,9 @@ class _V03:
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
         return encode(configs_out(configs))
 
+    def encode_deleted(self) -> bytes:
+        return b"null"
+
     def event_encoder(self) -> EventEncoder:
         return _tell
 

@@ -121,6 +121,9 @@ class _V03Rest:
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
         return encode(configs_out(configs))
 
+    def encode_deleted(self) -> bytes:
+        return b"{}"
+
     def event_encoder(self) -> EventEncoder:
         return self._tell
 

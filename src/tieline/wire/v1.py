@@ -67,6 +67,9 @@ class _V1:
     def encode_configs(self, configs: ListTaskPushNotificationConfigsResponse) -> bytes:
         return encode(configs)
 
+    def encode_deleted(self) -> bytes:
+        return b"{}"
+
     def event_encoder(self) -> None:
         return None
 
