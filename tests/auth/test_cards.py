@@ -240,7 +240,7 @@ def test_file_with_a_line_that_is_none_is_refused_without_a_word_of_what_is_in_i
 # --- skills and the extended card -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("extended-card.returned")
+@pytest.mark.requirement("extended-card.returned", "extended-card.permissions-checked")
 @over("jsonrpc", "rest", "grpc", "jsonrpc-0.3")
 async def test_extended_card_has_the_skills_that_its_reader_may_use(
     serve: Serve, transport: str, tokens: Tokens
@@ -270,6 +270,19 @@ async def test_extended_card_has_the_skills_that_its_reader_may_use(
     assert await skills(bearer(plain)) == ["greet", "more"]
     assert await skills(bearer(admin)) == ["greet", "more", "admin"]
     assert await skills({"X-API-Key": key}) == ["greet", "more", "by-key"], "the scope is not of the scheme that counts"
+
+
+@pytest.mark.requirement("extended-card.caching-headers")
+@over("rest")
+async def test_extended_card_is_its_readers_alone_and_not_to_be_used_again_unasked(
+    serve: Serve, tokens: Tokens
+) -> None:
+    agent = make_agent(hello, extended_skills=[skill("more")])
+    served = (await serve(agent, auth=Auth(Bearer(tokens.path)))).showing(bearer(tokens.add()))
+    answer = await fetch(served, "GET", "/extendedAgentCard", [("A2A-Version", "1.0")])
+    assert (answer.status, answer.headers["cache-control"]) == (200, "private, no-cache")
+    public = await fetch(served, "GET", "/.well-known/agent-card.json")
+    assert public.headers["cache-control"].startswith("public")
 
 
 @over("jsonrpc", "rest", "grpc")
