@@ -90,7 +90,7 @@ async def check_told(agent: Transport, told: list[Told], events: list[Json], aft
     assert list(by_number) == states
     for number, body in by_number.items():
         if version == "0.1":
-            assert not list(faults_in_01(body, "Task"))
+            assert not list(faults_in_01("Task", body))
             read = in_01.task(body)
         else:
             read = in_03.SCHEMA.task(body)
