@@ -14,7 +14,7 @@ from tests.push.receiving import OK, Post, receiver
 from tieline.engine.guard import Guard
 from tieline.engine.push import Push
 
-__all__ = ["Hook", "Told", "flaky", "hook", "push", "status"]
+__all__ = ["Hook", "Told", "flaky", "hook", "push", "state_of", "status"]
 
 Json = dict[str, Any]
 Answer = Callable[[Post], bytes | None]
