@@ -29,6 +29,7 @@ if STORE in os.environ:
         counter,
         store=os.environ[STORE],
         limits=Limits(lease_s=5),
+        drain_s=0,
         push=Push(
             guard=Guard(allow_loopback=True),
             first_pause_s=0.01,

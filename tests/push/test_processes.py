@@ -54,7 +54,7 @@ async def served(*arguments: str, **variables: str) -> AsyncIterator[Server]:
     """`tieline serve` with these arguments; killed at the end if it has not ended."""
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     process = await asyncio.create_subprocess_exec(
-        *(TIELINE, "serve", *arguments, "--port", "0"),
+        *(TIELINE, "serve", *(() if "--port" in arguments else ("--port", "0")), *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -154,7 +154,7 @@ async def test_options_of_the_command_are_enough_and_kill_loses_nothing(tmp_path
 async def test_server_that_is_told_to_stop_leaves_what_it_has_not_told_to_the_next_one(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'tasks.db'}"
     async with hook(flaky(11, of_ten=5)) as at:
-        async with served(f"{AGENTS}:app", "--drain", "0", **{STORE: store}) as server:
+        async with served(f"{AGENTS}:app", **{STORE: store}) as server:
             ids = await begun(server, at)
             await at.until(lambda: len(at.told) > 15)
             server.signal(signal.SIGTERM)
