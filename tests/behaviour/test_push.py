@@ -106,6 +106,7 @@ async def check_told(agent: Transport, told: list[Told], events: list[Json], aft
 @pytest.mark.requirement(
     *("push.create-assigns-id", "push.create-establishes-webhook", "push.get-returns-details", "push.config-fields"),
     *("push.plain-http-for-every-binding", "push.payload", "push.delivered-at-least-once", "push.credentials-sent"),
+    "push.authentication-fields",
 )
 async def test_created_configuration_has_an_id_is_read_as_it_was_set_and_its_webhook_hears_what_follows(
     serve: Serve, hook: Hook

@@ -23,6 +23,7 @@ COMMANDS = (
     *("send", "card get", "task get", "task list", "task cancel", "task subscribe", "task download"),
     *("config show", "completion", "serve", "help"),
     *("push listen", "push set", "push get", "push list", "push delete"),
+    *("push dead", "push replay"),
     *("task push-config create", "task push-config get", "task push-config list", "task push-config delete"),
     *("auth login", "auth status", "auth logout"),
     *("store migrate", "store stats", "store prune", "store export", "store import"),
@@ -109,7 +110,7 @@ def test_completion_prints_a_script_for_the_shell(bare: Tieline, shell: str) -> 
     [
         ("tieline ", set(TOP)),
         ("tieline task ", {"get", "list", "cancel", "subscribe", "download", "push-config"}),
-        ("tieline push ", {"listen", "set", "get", "list", "delete"}),
+        ("tieline push ", {"listen", "set", "get", "list", "delete", "dead", "replay"}),
         ("tieline card ", {"get", "verify", "sign", "keygen"}),
         ("tieline auth ", {"login", "status", "logout"}),
         ("tieline store ", {"migrate", "stats", "prune", "export", "import"}),

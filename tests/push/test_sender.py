@@ -12,6 +12,7 @@ import pytest
 
 from tests.push.receiving import OK, Post, names, receiver
 from tests.server.raw import in_loop
+from tieline.engine import sender as sender_module
 from tieline.engine.guard import Guard
 from tieline.engine.sender import Sender, Sent
 
@@ -232,6 +233,12 @@ async def test_kept_connection_that_was_closed_meanwhile_is_replaced_once() -> N
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("push.delivery-timeout")
+def test_time_limit_of_a_post_is_what_the_specification_recommends() -> None:
+    assert 10 <= sender_module._TOTAL_S <= 30
+
+
+@pytest.mark.requirement("push.delivery-timeout")
 @in_loop
 async def test_receiver_that_does_not_answer_is_given_up() -> None:
     async with receiver(lambda post: b"HTTP/1.1 200") as at:

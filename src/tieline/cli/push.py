@@ -1,4 +1,7 @@
-"""`tieline push set | get | list | delete`, which are `task push-config`, too (CLI specification §7.1)."""
+"""`tieline push set | get | list | delete`, which are `task push-config`, too (CLI specification §7.1).
+
+`listen` is in listen.py, `dead` and `replay` in dead_letters.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,13 @@ _SET = ("tieline.cli.push", "set_", "Have what happens to a task sent to a URL."
 
 push = Group(
     "push",
-    {"listen": ("tieline.cli.listen", "listen", "Receive notifications, and print them."), "set": _SET, **_CONFIGS},
+    {
+        "listen": ("tieline.cli.listen", "listen", "Receive notifications, and print them."),
+        "set": _SET,
+        **_CONFIGS,
+        "dead": ("tieline.cli.dead_letters", "dead", "Show the webhooks that were given up."),
+        "replay": ("tieline.cli.dead_letters", "replay", "Have webhooks that were given up tried again."),
+    },
     help="Have a task's news sent to a webhook, and receive them.",
 )
 push_config = Group(

@@ -300,6 +300,7 @@ class Delivery:
             self._note_soon()
             if self._noting is not None:
                 await asyncio.shield(self._noting)
+                await asyncio.sleep(0)  # `_after_noting` is called in the next turn of the loop
 
     def _has_more(self) -> bool:
         run = self._service.runs.get(self.key)
