@@ -2,7 +2,7 @@
 
 The kits send no credentials and name no extension, so a server that wants either refuses nearly all of their tests.
 scripts/conformance loads this into the kit's own interpreter. It adds the headers in CONFORMANCE_HEADERS (JSON) to what
-the kit sends to the host of CONFORMANCE_ORIGIN: by httpx, by requests, and as metadata by gRPC. A header that a test sets
+the kit sends to the host of CONFORMANCE_ORIGIN: by httpx, requests, and as metadata by gRPC. A header that a test sets
 itself stays as it is. Where a test shows what is refused to strangers nothing is added: in tests that are named so, and
 to what modules about authentication send past the kit's own clients, by requests.
 """
