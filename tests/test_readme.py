@@ -19,6 +19,7 @@ import contextlib
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -119,7 +120,7 @@ class Reader:
     def _serve(self, command: str, lines: int) -> str:
         """Start it; what it has printed when it answers."""
         self.port = free_port()
-        words = command.partition(" #")[0].split()[1:]
+        words = shlex.split(command.partition(" #")[0])[1:]
         if "--port" not in words:
             words += ["--port", str(self.port)]
         if "--store" not in words:

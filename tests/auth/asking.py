@@ -73,7 +73,7 @@ def params_of(operation: str, task_id: str, config_id: str, fields: Json) -> Jso
         return {"id": task_id, **fields}
     params = {"taskId": task_id, **fields}
     if operation.startswith("Create"):
-        return {**params, "url": "https://hooks.example/a2a"}
+        return {"url": "http://127.0.0.1:9/never-called", **params}
     return params if operation.startswith("List") else {**params, "id": config_id}
 
 

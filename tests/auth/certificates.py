@@ -51,7 +51,7 @@ class Authority:
         subject = x509.Name(
             [
                 x509.RelativeDistinguishedName(
-                    [x509.NameAttribute(*pair) for pair in ([name] if isinstance(name[1], str) else name)]  # type: ignore[misc, arg-type, list-item]
+                    [x509.NameAttribute(*pair) for pair in ([name] if isinstance(name[1], str) else name)]  # type: ignore[misc]
                 )
                 for name in names
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from tests.auth.asking import Answer, ask, fetch, operations_of
 from tests.auth.tokens import Tokens, bearer
 from tests.behaviour.agents import Puppet, begun, hello
-from tests.behaviour.harness import Transport, eventually, state_of, text_of
+from tests.behaviour.harness import Refused, Transport, eventually, state_of, text_of
 from tests.behaviour.serving import Serve, over
-from tieline.server.auth import Auth, Bearer
+from tieline.server.auth import ApiKey, Auth, Bearer
 
 
 @pytest.fixture
@@ -29,6 +30,14 @@ def is_unauthenticated(answer: Answer, challenge: str = "Bearer") -> bool:
     return answer.status == 401 and answer.headers.get("www-authenticate") == challenge
 
 
+@pytest.mark.requirement(
+    "auth.invalid-credentials-rejected",
+    "auth.challenge-included",
+    "auth.scheme-named",
+    "auth.every-request",
+    "auth.codes",
+    "auth.challenge-with-errors",
+)
 async def test_no_operation_works_without_credentials(serve: Serve, transport: str, tokens: Tokens) -> None:
     agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
     for operation in operations_of(transport):
@@ -68,6 +77,7 @@ async def test_odd_bytes_in_a_token_are_refused_as_any_wrong_one(serve: Serve, t
         assert is_unauthenticated(answer, 'Bearer error="invalid_token"'), (odd, answer)
 
 
+@pytest.mark.requirement("equivalence.authentication")
 async def test_a_right_token_works_and_its_owner_finds_its_task_again(
     serve: Serve, transport: str, tokens: Tokens
 ) -> None:
@@ -107,6 +117,66 @@ async def test_a_token_that_is_revoked_works_no_more_within_moments(
     act.end()
     _, act = await begun(bob, puppet)  # the others are still there
     act.end()
+
+
+async def test_stream_ends_when_its_token_is_revoked_and_others_and_the_task_go_on(
+    serve: Serve, transport: str, tokens: Tokens
+) -> None:
+    puppet = Puppet()
+    served = await serve(puppet, auth=Auth(ApiKey(tokens.path), Bearer(tokens.path)))
+    lost, kept = tokens.add("ada", note="lost"), {"X-API-Key": tokens.add("ada", note="kept")}
+    by_lost, by_kept = served.showing(bearer(lost)), served.showing(kept)
+    task, act = await begun(by_kept, puppet)
+    ending, staying = await by_lost.subscribe(task["id"]), await by_kept.subscribe(task["id"])
+    sent = await by_lost.stream("more")
+    other = await puppet.next()
+    tokens.keep(lambda token: token.note == "kept")
+    for stream in (ending, sent):
+        with pytest.raises(Refused) as refusal:
+            await stream.rest()
+        assert refusal.value.in_stream
+        assert "valid no more" in refusal.value.message
+    act.tell("a word")
+    act.end()
+    other.end()
+    assert state_of((await staying.rest())[-1]) == "COMPLETED"
+    assert text_of(await by_kept.get(task["id"])) == "a word"
+
+
+@over("jsonrpc", "grpc")
+async def test_stream_outlives_a_token_that_expires_whatever_else_is_revoked(
+    serve: Serve, transport: str, tokens: Tokens
+) -> None:
+    puppet = Puppet()
+    short, other = tokens.add("ada", lasts=timedelta(seconds=2)), tokens.add("eve")
+    agent = (await serve(puppet, auth=Auth(Bearer(tokens.path)))).showing(bearer(short))
+    _, act = await begun(agent, puppet)
+    stream = await agent.stream("go")
+    act2 = await puppet.next()
+
+    async def is_over() -> bool:
+        return (await ask(agent, "ListTasks")).refused
+
+    await eventually(is_over)
+    tokens.revoke("eve")
+    await eventually(lambda: _is_refused(agent.showing(bearer(other))))
+    followers = agent.app.followers
+    assert followers is not None
+    generation = agent.app.auth.generation  # type: ignore[union-attr]
+
+    async def has_looked() -> bool:
+        return followers._generation == generation and followers._looking is None
+
+    await eventually(has_looked)
+    act.end()
+    act2.end()
+    assert state_of((await stream.rest())[-1]) == "COMPLETED"
+    assert followers._open == {}
+    assert followers._timer is None
+
+
+async def _is_refused(agent: Transport) -> bool:
+    return (await ask(agent, "ListTasks")).refused
 
 
 @over("jsonrpc", "rest", "jsonrpc-0.3", "rest-0.3", "jsonrpc-0.1")

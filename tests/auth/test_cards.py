@@ -240,6 +240,7 @@ def test_file_with_a_line_that_is_none_is_refused_without_a_word_of_what_is_in_i
 # --- skills and the extended card -------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("extended-card.returned")
 @over("jsonrpc", "rest", "grpc", "jsonrpc-0.3")
 async def test_extended_card_has_the_skills_that_its_reader_may_use(
     serve: Serve, transport: str, tokens: Tokens
@@ -327,6 +328,7 @@ async def test_skill_in_the_metadata_of_the_message_counts_as_well_and_who_may_u
         await agent.showing(more).task({**message, "metadata": {"skillId": "more"}}, metadata={"skillId": "admin"})
 
 
+@pytest.mark.requirement("authorization.insufficient-refused", "authorization.missing-scope-named")
 async def test_operation_that_needs_a_scope_is_403_without_it(serve: Serve, transport: str, tokens: Tokens) -> None:
     auth = Auth(Bearer(tokens.path), scopes={"CancelTask": ["tasks:write"], "GetTask": ()})
     reader, writer = bearer(tokens.add("ada")), bearer(tokens.add("ada", scopes=["tasks:write", "x"]))

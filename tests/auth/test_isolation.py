@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.behaviour.agents import Act, Puppet, begun, hello, make_agent
 from tests.behaviour.harness import Json, Transport, refused
 from tests.behaviour.serving import Serve, by_tenants, over
 from tieline import Turn
+from tieline.engine.guard import Guard
+from tieline.engine.push import Push
 from tieline.ids import new_id
 from tieline.server.auth import Auth, Bearer
 
@@ -40,11 +44,11 @@ def store(request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def puppet_of_ada(serve: Serve, tokens: Tokens, **options: str) -> tuple[Transport, Transport, Json, Act]:
+async def puppet_of_ada(serve: Serve, tokens: Tokens, **options: Any) -> tuple[Transport, Transport, Json, Act]:
     """Ada with a task that is at work, and somebody else."""
     puppet = Puppet()
-    ada, bob = tokens.add("ada", **options), tokens.add("bob")
-    agent = await serve(puppet, auth=Auth(Bearer(tokens.path)))
+    ada, bob = tokens.add("ada"), tokens.add("bob")
+    agent = await serve(puppet, auth=Auth(Bearer(tokens.path)), **options)
     task, act = await begun(agent.showing(bearer(ada)), puppet)
     return agent.showing(bearer(ada)), agent.showing(bearer(bob)), task, act
 
@@ -72,6 +76,34 @@ async def test_task_of_another_caller_is_as_one_that_is_not_there(serve: Serve, 
         assert same(theirs, task["id"], await ask(bob, operation, absent), absent), operation
 
 
+async def test_webhook_of_another_caller_is_as_one_that_is_not_there(
+    serve: Serve, transport: str, tokens: Tokens
+) -> None:
+    push = Push(guard=Guard(allow_loopback=True))
+    ada, bob, task, act = await puppet_of_ada(serve, tokens, push=push)
+    theirs, mine = ada.over("jsonrpc"), bob.over("jsonrpc")
+    made = json.loads((await ask(theirs, "CreateTaskPushNotificationConfig", task["id"])).text)["result"]
+    for operation in operations_of(transport):
+        if "PushNotification" not in operation:
+            continue
+        absent = new_id()
+        answer = await ask(bob, operation, task["id"], made["id"])
+        assert answer.refused, operation
+        other = await ask(bob, operation, absent, made["id"])
+        assert same(answer, task["id"], other, absent), operation
+    task_of_bob = await mine.task("mine", configuration={"returnImmediately": True})
+    for operation in ("GetTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"):
+        if operation in operations_of(transport) and transport != "jsonrpc-0.1":
+            absent = new_id()
+            answer = await ask(bob, operation, task_of_bob["id"], made["id"])
+            assert same(answer, made["id"], await ask(bob, operation, task_of_bob["id"], absent), absent), operation
+    kept = json.loads((await ask(theirs, "ListTaskPushNotificationConfigs", task["id"])).text)["result"]
+    assert [each["id"] for each in kept["configs"]] == [made["id"]]
+    await ask(theirs, "DeleteTaskPushNotificationConfig", task["id"], made["id"])
+    act.end()
+    await mine.cancel(task_of_bob["id"])
+
+
 @over("jsonrpc-0.1")
 async def test_two_callers_who_name_a_task_alike_have_one_each(serve: Serve, tokens: Tokens) -> None:
     ada, bob, task, act = await puppet_of_ada(serve, tokens)
@@ -91,6 +123,7 @@ def _named(task_id: str) -> Json:
     return {"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": "mine"}], "taskId": task_id}
 
 
+@pytest.mark.requirement("list.authorization-scope")
 @over("jsonrpc", "rest", "grpc")
 async def test_lists_contexts_references_and_page_tokens_show_nothing_of_another_caller(
     serve: Serve, transport: str, tokens: Tokens
@@ -138,7 +171,7 @@ async def test_task_of_another_tenant_is_as_one_that_is_not_there(serve: Serve, 
     agent = (await serve(puppet, auth=Auth(Bearer(tokens.path)))).showing(bearer(token))
     task, act = await begun(agent, puppet, tenant="acme")
     for tenant in ("other", ""):
-        fields = {"tenant": tenant} if tenant else {}
+        fields: dict[str, Any] = {"tenant": tenant} if tenant else {}
         for operation in OF_A_TASK:
             absent = new_id()
             theirs = await ask(agent, operation, task["id"], **fields)

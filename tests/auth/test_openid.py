@@ -436,7 +436,7 @@ async def test_tenant_and_scopes_come_from_the_token(serve: Serve, transport: st
     agent = await served(serve, auth)
     assert await is_refused(agent, provider.mint())
     assert await is_refused(agent, provider.mint(org=7))
-    by_ada = agent.showing(bearer(provider.mint(org="acme", scp=["tasks:read"], scope=None)))
+    by_ada = agent.showing(bearer(provider.mint(org="acme", scp=["tasks:read"])))
     task = await by_ada.task("x")
     assert [each["id"] for each in (await by_ada.list(tenant="acme"))["tasks"]] == [task["id"]]
     with refused("PermissionDenied"):

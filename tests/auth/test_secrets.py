@@ -18,6 +18,7 @@ from tests.behaviour.serving import Serve, over
 from tieline.engine.turn import Caller
 from tieline.errors import Unauthenticated
 from tieline.server.auth import ApiKey, Auth, Basic, Bearer, Identity, Shown, auth, secrets, tokens
+from tieline.server.auth.identity import Refused
 from tieline.server.auth.tokens import make_token
 
 VERSION = [("A2A-Version", "1.0")]
@@ -123,6 +124,21 @@ async def test_key_that_is_there_twice_is_refused_wherever_it_may_be(serve: Serv
 
 
 @over("rest")
+async def test_web_pages_that_may_call_may_send_the_key_and_read_what_is_wanted(serve: Serve, kept: Tokens) -> None:
+    page = "https://page.example"
+    auth = Auth(ApiKey(kept.path, parameter="X-Our-Key"))
+    agent = await serve(hello, auth=auth, cors_origins=[page])
+    preflight = [("Origin", page), ("Access-Control-Request-Method", "GET")]
+    answer = await fetch(agent, "OPTIONS", "/tasks", preflight)
+    assert "x-our-key" in answer.headers["access-control-allow-headers"].split(", ")
+    refused = await fetch(agent, "GET", "/tasks", [*VERSION, ("Origin", page)])
+    assert refused.status == 401
+    assert "www-authenticate" in refused.headers["access-control-expose-headers"]
+    asked = {"X-Our-Key": kept.add()}
+    assert await tried(agent.showing(asked), "/tasks", ("Origin", page)) == 200
+
+
+@over("rest")
 async def test_key_in_the_query_is_not_taken_for_a_field_of_the_request(serve: Serve, kept: Tokens) -> None:
     key = kept.add()
     agent = await serve(hello, auth=Auth(ApiKey(kept.path, location="query", parameter="key")))
@@ -169,7 +185,7 @@ class _RevokedMeanwhile:
 
     def check(self, secret: bytes) -> Identity:
         if not self.valid:
-            raise auth.Refused("It is revoked.")
+            raise Refused("It is revoked.")
         self.valid = False
         self.generation += 1
         return Identity("ada")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,11 @@ class Tokens:
         self._write([*read_tokens(self.path), make_password(principal, password, **options)])
 
     def revoke(self, principal: str) -> None:
-        self._write(token for token in read_tokens(self.path) if token.principal != principal)
+        self.keep(lambda token: token.principal != principal)
+
+    def keep(self, which: Callable[[Token], bool]) -> None:
+        """Revoke all others."""
+        self._write(token for token in read_tokens(self.path) if which(token))
 
     def _write(self, tokens: Iterable[Token]) -> None:
         write_tokens(self.path, list(tokens))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +18,11 @@ from tieline.cli.files import FILES
 from tieline.cli.guarding import TOKENS_VARIABLE, tokens_path
 from tieline.cli.options import PRESENTATION, Command, Group
 from tieline.cli.store import output_of
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from tieline.server.auth.tokens import Token
@@ -65,6 +72,22 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
         raise CliError(FILES, f"{path} cannot be written: {error.strerror or error}.") from None
 
 
+@contextmanager
+def _changing(path: Path) -> Iterator[list[Token]]:
+    """The tokens of a file that nobody else changes meanwhile: what two commands do at a time, both have done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CliError(FILES, f"{path} cannot be written: {error.strerror or error}.") from None
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield _read(path)
+    finally:
+        os.close(lock)
+
+
 def _told(each: Token) -> dict[str, Any]:
     """What may be seen of a token."""
     return {
@@ -97,6 +120,12 @@ def _told(each: Token) -> dict[str, Any]:
         ),
         click.Option(["--note"], default="", metavar="TEXT", help="What it is for."),
         click.Option(
+            ["--save"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Write it to a new file that you alone can read, instead of showing it.",
+        ),
+        click.Option(
             ["--password"],
             is_flag=True,
             help="For --auth basic: a password, asked for here, or the first line of stdin.",
@@ -112,40 +141,73 @@ def create(
     scope: tuple[str, ...],
     lasts: float | None,
     note: str,
+    save: Path | None,
     password: bool,
 ) -> int:
     """Make a token for NAME, who then owns what it begins. It is shown once; only its hash is kept.
 
     The same token serves as bearer token and as API key.
     """
-    from tieline.server.auth.tokens import make_password, make_token
-
     out = output_of(context)
     path = tokens_path(tokens)
-    there = _read(path)
-    try:
-        if password:
-            if any(each.kind == "password" and each.principal == name for each in there):
-                raise UsageFault(f"{name} has a password already: tieline token revoke {name}")
-            shown, made = None, make_password(name, _password(), tenant=tenant, scopes=scope)
-        else:
-            span = None if lasts is None else timedelta(seconds=lasts)
-            shown, made = make_token(name, tenant=tenant, scopes=scope, lasts=span, note=note)
-    except (ValueError, OverflowError) as error:
-        raise UsageFault(f"{error}.") from None
-    _write(path, [*there, made])
-    value = _told(made) | ({} if shown is None else {"token": shown})
-    fields = [("Token", shown)] if shown is not None else []
+    if password and save is not None:
+        raise UsageFault("--save is for a token that is made here, and --password for one that you choose.")
+    secret = _password() if password else ""
+    with _changing(path) as there:
+        shown, made = _made(there, name, secret, tenant, scope, lasts, note)
+        if shown is not None and save is not None:
+            _save(save, shown)
+        _write(path, [*there, made])
+    value = _told(made) | ({} if shown is None or save is not None else {"token": shown})
+    fields = [] if shown is None else [("Token", shown if save is None else f"in {save}")]
     out.document(
         value, [*fields, ("Id", made.id), ("Owner", made.principal), ("Valid", _until(made)), ("In", str(path))]
     )
     return 0
 
 
+def _made(
+    there: Sequence[Token],
+    name: str,
+    password: str,
+    tenant: str,
+    scope: tuple[str, ...],
+    lasts: float | None,
+    note: str,
+) -> tuple[str | None, Token]:
+    """What its owner shows, where that is made here, and the line. Raises UsageFault."""
+    from tieline.server.auth.tokens import make_password, make_token
+
+    span = None if lasts is None else timedelta(seconds=lasts)
+    try:
+        if password:
+            if any(each.kind == "password" and each.principal == name for each in there):
+                raise UsageFault(f"{name} has a password already: tieline token revoke {name}")
+            return None, make_password(name, password, tenant=tenant, scopes=scope, lasts=span, note=note)
+        return make_token(name, tenant=tenant, scopes=scope, lasts=span, note=note)
+    except (ValueError, OverflowError) as error:
+        raise UsageFault(f"{error}.") from None
+
+
 def _password() -> str:
+    """What somebody chooses. Raises UsageFault for nothing."""
     if sys.stdin.isatty():
-        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
-    return sys.stdin.readline().rstrip("\r\n")
+        given = str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    else:
+        given = sys.stdin.readline().rstrip("\r\n")
+    if not given:
+        raise UsageFault("A password must not be empty.")
+    return given
+
+
+def _save(path: Path, shown: str) -> None:
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(shown + "\n")
+    except FileExistsError:
+        raise UsageFault(f"{path} is there already: name a new file.") from None
+    except OSError as error:
+        raise CliError(FILES, f"{path} cannot be written: {error.strerror or error}.") from None
 
 
 def _until(each: Token) -> str:
@@ -187,12 +249,12 @@ def revoke(context: click.Context, names: tuple[str, ...], tokens: Path | None) 
     """Make tokens invalid: one by its id, or all of a name. Servers notice within a second."""
     out = output_of(context)
     path = tokens_path(tokens)
-    there = _read(path)
-    gone = [each for each in there if each.id in names or each.principal in names]
-    unknown = [name for name in names if not any(name in (each.id, each.principal) for each in there)]
-    if unknown:
-        raise UsageFault(f"There is no token of {', '.join(unknown)} in {path}.", hint="See: tieline token list")
-    _write(path, [each for each in there if each not in gone])
+    with _changing(path) as there:
+        gone = [each for each in there if each.id in names or each.principal in names]
+        unknown = [name for name in names if not any(name in (each.id, each.principal) for each in there)]
+        if unknown:
+            raise UsageFault(f"There is no token of {', '.join(unknown)} in {path}.", hint="See: tieline token list")
+        _write(path, [each for each in there if each not in gone])
     out.document(
         {"revoked": [_told(each) for each in gone], "at": datetime.now(UTC).isoformat(timespec="seconds")},
         [("Revoked", f"{each.principal}  {each.id}") for each in gone],

@@ -33,6 +33,7 @@ class Cursor:
         "_run",
         "_until_input",
         "_waiter",
+        "_why",
     )
 
     def __init__(
@@ -58,6 +59,7 @@ class Cursor:
         self._until_input = until_input
         self._history_length = history_length
         self._closed = False
+        self._why: A2AError | None = None
         self._waiter: asyncio.Future[bool | None] | None = None
         if run is not None:
             run.cursors += 1
@@ -107,7 +109,7 @@ class Cursor:
     def failure(self) -> A2AError | None:
         """Why the stream broke off, when it did; None where it was cut."""
         run = self._run
-        return None if run is None or run.moved else run.broken
+        return self._why if run is None or run.moved else run.broken
 
     @property
     def cut(self) -> bool:
@@ -143,9 +145,10 @@ class Cursor:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(False)
 
-    def close(self) -> None:
-        """Stop following, and let go who waits. Closing twice is allowed."""
+    def close(self, why: A2AError | None = None) -> None:
+        """Stop following, and let go who waits; `why` is told as a failure. Closing twice is allowed."""
         self._closed = True
+        self._why = why or self._why
         run, self._run = self._run, None
         if run is not None:
             run.cursors -= 1

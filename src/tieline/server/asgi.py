@@ -26,6 +26,7 @@ from tieline.errors import (
 )
 from tieline.operation.observing import Observer, Telemetry
 from tieline.server.auth.auth import Auth
+from tieline.server.auth.followers import Followers
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
 from tieline.server.health import METRICS_PATH, PROBE_PATHS, Readiness, answer_metrics, answer_probe
@@ -92,6 +93,7 @@ class App:
         self.store = store
         self.push = push
         self.auth = auth
+        self.followers = None if auth is None else Followers(auth)
         self.meter = None if rates is None else Meter(rates)
         self._signs = card_signer is not None or (push is not None and push.signer is not None)
         self.old_at_once = old_at_once
@@ -108,6 +110,9 @@ class App:
         self.strict = strict
         self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
+        self._cors_headers = _CORS_HEADERS + b"".join(
+            b", " + name for name in (auth.headers if auth is not None else ())
+        )
         self._cors_origins = frozenset(origin.lower().rstrip("/") for origin in cors_origins)
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._own_origin = "" if public_url is None else "/".join(public_url.lower().split("/")[:3])
@@ -345,6 +350,8 @@ class App:
                 await stream.send(receive, send)
             finally:
                 self._streams.discard(stream)
+                if self.followers is not None:
+                    self.followers.discard(stream.cursor)
 
     @property
     def _tells_metrics(self) -> bool:
@@ -412,7 +419,8 @@ class App:
                 allow = [
                     (b"access-control-allow-origin", origin),
                     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
-                    (b"access-control-allow-headers", _CORS_HEADERS),
+                    (b"access-control-allow-headers", self._cors_headers),
+                    (b"access-control-expose-headers", b"www-authenticate, retry-after"),
                     (b"vary", b"origin"),
                 ]
                 given = [pair for pair in message["headers"] if pair[0] != b"access-control-allow-origin"]

@@ -74,6 +74,7 @@ class Endpoint:
         self._max_body_bytes = owner.max_body_bytes
         self._auth = owner.auth
         self._meter = owner.meter
+        self._followers = owner.followers
         self._guarded = self._auth is not None or self._meter is not None
         self._serves_v1 = V1 in owner.dialects
         self._unary: dict[str, Callable[[Dialect, Any, Caller], Awaitable[bytes]]] = {
@@ -98,7 +99,10 @@ class Endpoint:
                     except Exception as error:  # before the body is read
                         await self._refuse_jsonrpc(send, jsonrpc.NULL, _theirs_or_ours(error), V1)
                         return None
-                return await self._jsonrpc(scope, headers, caller, receive, send)
+                stream = await self._jsonrpc(scope, headers, caller, receive, send)
+                if stream is not None and self._followers is not None:
+                    self._followers.add(stream.cursor, caller, _shown(scope, headers))
+                return stream
             await refuse(
                 send, rest.VerbNotAllowed(scope["method"], path or "/", ("POST",), "The card is at " + WELL_KNOWN_PATH)
             )
@@ -116,7 +120,10 @@ class Endpoint:
             except Exception as error:  # before the body is read
                 await refuse(send, _theirs_or_ours(error), self._form(scope, headers, path))
                 return None
-        return await self._rest(scope, headers, path, caller, receive, send)
+        stream = await self._rest(scope, headers, path, caller, receive, send)
+        if stream is not None and self._followers is not None:
+            self._followers.add(stream.cursor, caller, _shown(scope, headers))
+        return stream
 
     async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
         """Who calls, if it may call now. Raises Unauthenticated, RateLimited, Overloaded."""

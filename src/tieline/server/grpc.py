@@ -82,6 +82,7 @@ class GrpcServer:
 
     def __init__(self, app: App) -> None:
         self.open: set[Cursor] = app.calls  # of streams
+        self.followers = app.followers
         self.stopping = False
         self._http_url: str | None = None
         self.observer = app.observer
@@ -288,8 +289,10 @@ class _Method:
         except Exception as error:  # the boundary of a request: what is not an A2AError is our fault
             await self._abort(context, _ours(error))
             return
-        opened = self._server.open
+        opened, followers = self._server.open, self._server.followers
         opened.add(cursor)
+        if followers is not None:
+            followers.add(cursor, caller, _shown(context))
         write_last, write_passing, write = rpc.write_answer, rpc.write_passing, context.write
         failure: A2AError | None = None
         left = ""  # why this server does not tell any more of a task that goes on
@@ -317,6 +320,8 @@ class _Method:
         finally:
             cursor.close()
             opened.discard(cursor)
+            if followers is not None:
+                followers.discard(cursor)
         if failure is not None:
             await self._abort(context, failure)
         elif left:

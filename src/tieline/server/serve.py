@@ -374,7 +374,10 @@ def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
     wanted = [] if auth is None else [each for each in auth.schemes.values() if isinstance(each, ClientCertificate)]
     asked = tls is not None and tls.client_ca is not None
     if any(each.header is None for each in wanted) and not asked:
-        raise ValueError("callers are to show certificates: give a tls with a client_ca, or the header of a proxy")
+        raise ValueError(
+            "callers are to show certificates: give a tls with a client_ca (--tls-client-ca), or the header of a proxy"
+            " (--auth mtls:HEADER)"
+        )
 
 
 def close_slow(connections: Iterable[object], now: float) -> None:

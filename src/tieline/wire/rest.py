@@ -49,6 +49,7 @@ _FIXED: Final = {
     (verb, method.path): method for method in METHODS.values() if "{" not in method.path for verb in method.verbs
 }
 _NO_FIELDS: Final[dict[str, str]] = {}
+_NO_TENANTS: Final = ("", "v1")  # below the second stand the operations of 0.3
 
 
 def route(verb: str, path: str, *, tenants: bool = True) -> tuple[Method, dict[str, str]]:
@@ -74,7 +75,7 @@ def route(verb: str, path: str, *, tenants: bool = True) -> tuple[Method, dict[s
     if allowed:
         raise VerbNotAllowed(verb, path, tuple(allowed))
     tenant, slash, below = path[1:].partition("/")
-    if not (tenants and tenant and slash):
+    if not (tenants and slash) or tenant in _NO_TENANTS:
         raise MethodNotFound(f"There is no operation at {path}.")
     try:
         method, fields = route(verb, "/" + below, tenants=False)

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from tieline.card import AgentCard, SecurityRequirement, StringList
 from tieline.engine.turn import Caller
-from tieline.errors import Overloaded, PermissionDenied, Unauthenticated, Unavailable
-from tieline.server.auth.identity import Identity, Refused, Scheme, Shown, Together
+from tieline.errors import PermissionDenied, Unauthenticated, Unavailable
+from tieline.server.auth.identity import Expired, Identity, Refused, Scheme, Shown, Together
 from tieline.server.rates import Meter, Rates, place
 from tieline.wire.methods import METHODS
 
@@ -82,6 +82,17 @@ class Auth:
         """The schemes by the names that the card has for them."""
         return self._schemes
 
+    @property
+    def headers(self) -> tuple[bytes, ...]:
+        """The headers that callers show API keys in, in small letters."""
+        keys = (scheme.declared.api_key_security_scheme for scheme in self._schemes.values())
+        return tuple(key.name.lower().encode() for key in keys if key is not None and key.location == "header")
+
+    @property
+    def generation(self) -> int:
+        """Another number whenever what was found valid may be so no more."""
+        return sum(scheme.generation for scheme in self._schemes.values())
+
     # --- the card -----------------------------------------------------------------------------------------------------
 
     def told(self, card: AgentCard) -> AgentCard:
@@ -102,7 +113,7 @@ class Auth:
     # --- a request ----------------------------------------------------------------------------------------------------
 
     def caller(self, shown: Shown) -> Caller | Awaitable[Caller]:
-        """Who calls. Raises Unauthenticated; Overloaded when that cannot be found out now."""
+        """Who calls. Raises Unauthenticated; Unavailable when that cannot be found out now."""
         scheme = self._only
         if scheme is not None:
             try:
@@ -120,7 +131,7 @@ class Auth:
 
     async def _found(self, shown: Shown) -> Caller:
         words = ""
-        not_now: Overloaded | Unavailable | None = None
+        not_now: Unavailable | None = None
         for way in self._ways:
             try:
                 found = [(scheme, scheme.find(shown)) for scheme in way]
@@ -135,7 +146,7 @@ class Auth:
                 )
             except Refused as refused:
                 words = words or str(refused)
-            except (Overloaded, Unavailable) as error:  # what this way needs is not there; another one may do without
+            except Unavailable as error:  # what this way needs is not there; another one may do without
                 not_now = not_now or error
         if not_now is not None:
             raise not_now
@@ -168,6 +179,24 @@ class Auth:
         # Of the generation before the check: what was revoked during it is looked at once more.
         self._known[mark] = _Known(caller, generation, until)
         return caller
+
+    async def lets_in_still(self, caller: Caller, shown: Shown) -> bool:
+        """Whether what has let a caller in is not revoked. What has expired since, or cannot be checked now, is not."""
+        for way in self._ways:
+            if {scheme.name for scheme in way} != caller.schemes:
+                continue
+            for scheme in way:
+                try:
+                    secret = scheme.find(shown)
+                    if secret is None:
+                        return False
+                    await self._checked(scheme, secret, shown.address)
+                except (Expired, Unavailable):
+                    continue
+                except Refused:
+                    return False
+            return True
+        return False
 
     @property
     def wanted(self) -> str:

@@ -9,11 +9,15 @@ import msgspec
 
 from tieline.card import SecurityScheme
 
-__all__ = ["Identity", "Refused", "Scheme", "Shown", "Together"]
+__all__ = ["Expired", "Identity", "Refused", "Scheme", "Shown", "Together"]
 
 
 class Refused(Exception):
     """What a request shows is not valid. The sentence is for the caller, and holds nothing of what was shown."""
+
+
+class Expired(Refused):
+    """It was valid, and its time is over; nobody has revoked it."""
 
 
 class Shown(msgspec.Struct, frozen=True):

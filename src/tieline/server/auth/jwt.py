@@ -13,7 +13,7 @@ import msgspec
 
 from tieline.card import HTTPAuthSecurityScheme, OpenIdConnectSecurityScheme, SecurityScheme
 from tieline.errors import Unavailable
-from tieline.server.auth.identity import Identity, Refused, Shown
+from tieline.server.auth.identity import Expired, Identity, Refused, Shown
 from tieline.server.auth.secrets import bearer_of
 
 __all__ = ["Jwt", "OpenIdConnect"]
@@ -155,7 +155,7 @@ class Jwt:
         if expires is None:
             raise Refused("The token does not say when it expires.")
         if expires + self._skew_s <= now:
-            raise Refused("The token has expired.")
+            raise Expired("The token has expired.")
         for claim in ("nbf", "iat"):
             if claims.get(claim) is None:
                 continue

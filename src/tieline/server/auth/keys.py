@@ -182,11 +182,11 @@ def _usable(raw: Any) -> _Key | None:
         (key,) = KeySet.import_key_set({"keys": [raw]}).keys
         if not isinstance(key, RSAKey | ECKey | OKPKey):
             return None
-        public = key.public_key  # which reads the numbers in it
+        bits = key.public_key.key_size if isinstance(key, RSAKey) else _LEAST_RSA_BITS
     except (JoseError, ValueError, TypeError, KeyError, AttributeError, OverflowError, UnsupportedAlgorithm) as error:
         log.warning("a key of a JWKS cannot be used: %s", type(error).__name__)
         return None
-    if isinstance(key, RSAKey) and public.key_size < _LEAST_RSA_BITS:
+    if bits < _LEAST_RSA_BITS:
         log.warning("an RSA key of a JWKS is shorter than %d bits and not used", _LEAST_RSA_BITS)
         return None
     return key

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from urllib.parse import parse_qsl
 
 from tieline.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
-from tieline.server.auth.identity import Identity, Refused, Shown
+from tieline.server.auth.identity import Expired, Identity, Refused, Shown
 from tieline.server.auth.tokens import Token, TokenFile, is_password
 
 __all__ = ["ApiKey", "Basic", "Bearer", "bearer_of"]
@@ -34,7 +34,12 @@ def _authorization(shown: Shown, scheme: bytes) -> bytes | None:
     return value.strip() or None if name.lower() == scheme else None
 
 
-def _identity(token: Token) -> Identity:
+def _identity(token: Token | None, words: str) -> Identity:
+    """Whom a line of the file names. Raises Refused, with these words."""
+    if token is None:
+        raise Refused(words)
+    if token.expired:
+        raise Expired(words)
     until = None if token.expires is None else token.expires.timestamp()
     return Identity(token.principal, token.tenant, frozenset(token.scopes), until=until)
 
@@ -66,10 +71,7 @@ class Bearer(_OfFile):
         return bearer_of(shown)
 
     def check(self, secret: bytes) -> Identity:
-        token = self._tokens.of_token(secret)
-        if token is None:
-            raise Refused("The bearer token is not known, or valid no more.")
-        return _identity(token)
+        return _identity(self._tokens.of_token(secret), "The bearer token is not known, or valid no more.")
 
 
 class ApiKey(_OfFile):
@@ -114,10 +116,7 @@ class ApiKey(_OfFile):
         return values[0].strip(b'"') or None if values else None
 
     def check(self, secret: bytes) -> Identity:
-        token = self._tokens.of_token(secret)
-        if token is None:
-            raise Refused("The API key is not known, or valid no more.")
-        return _identity(token)
+        return _identity(self._tokens.of_token(secret), "The API key is not known, or valid no more.")
 
 
 class Basic(_OfFile):
@@ -145,6 +144,4 @@ class Basic(_OfFile):
         token = self._tokens.of_name(principal)
         # It takes its time, on purpose; in threads of its own, so that nothing else waits for who guesses.
         right = await asyncio.get_running_loop().run_in_executor(self._threads, is_password, token, password)
-        if token is None or not right:
-            raise Refused("Name or password is wrong.")
-        return _identity(token)
+        return _identity(token if right else None, "Name or password is wrong.")

@@ -22,8 +22,15 @@ _SHORT: Final = {
 }
 """Object identifiers, and the names that RFC 4514 §3 has for them."""
 
-_TEXT: Final = {0x0C: "utf-8", 0x12: "ascii", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1C: "utf-32-be"}
-_TEXT |= {0x1E: "utf-16-be"}
+_TEXT: Final = {
+    0x0C: "utf-8",
+    0x12: "ascii",
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+    0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}
 """Types of strings, and how each writes its characters (X.690 §8.23)."""
 
 _VERSION: Final = 0xA0

@@ -85,11 +85,20 @@ def make_token(
     return shown, token
 
 
-def make_password(principal: str, password: str, *, tenant: str = "", scopes: Iterable[str] = ()) -> Token:
+def make_password(
+    principal: str,
+    password: str,
+    *,
+    tenant: str = "",
+    scopes: Iterable[str] = (),
+    lasts: timedelta | None = None,
+    note: str = "",
+) -> Token:
     """The line for somebody who logs in by name and password. Raises ValueError."""
     if not password:
         raise ValueError("a password must not be empty")
     salt = secrets.token_bytes(16)
+    now = datetime.now(UTC).replace(microsecond=0)
     return Token(
         id=secrets.token_hex(4),
         principal=_checked(principal),
@@ -97,7 +106,9 @@ def make_password(principal: str, password: str, *, tenant: str = "", scopes: It
         kind="password",
         tenant=tenant,
         scopes=tuple(scopes),
-        created=datetime.now(UTC).replace(microsecond=0),
+        created=now,
+        expires=None if lasts is None else now + lasts,
+        note=note,
     )
 
 
@@ -144,10 +155,10 @@ class TokenFile:
             return self._stamp
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def look(self) -> None:
+    def look(self, *, at_once: bool = False) -> None:
         """Read the file again if it has changed; one that cannot be read leaves what was known, a lost one nothing."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_S:
+        if now - self._looked < _LOOK_S and not at_once:
             return
         self._looked = now
         stamp = self._stamped()
@@ -168,19 +179,19 @@ class TokenFile:
         self.generation += 1
 
     def of_token(self, shown: bytes) -> Token | None:
-        """Whose token it is: found by its hash, so that no time tells how near a guess was."""
+        """Whose token it is, or was: found by its hash, so that no time tells how near a guess was."""
         self.look()
         digest = _sha256(shown)
         token = self._tokens.get(digest)
-        if token is None or not hmac.compare_digest(token.hash, digest) or token.expired:
-            return None
-        return token
+        if token is None:
+            self.look(at_once=True)  # it may have been made a moment ago
+            token = self._tokens.get(digest)
+        return token if token is not None and hmac.compare_digest(token.hash, digest) else None
 
     def of_name(self, principal: str) -> Token | None:
         """The line of who logs in by a password (`is_password`)."""
-        self.look()
-        token = self._passwords.get(principal)
-        return None if token is None or token.expired else token
+        self.look(at_once=principal not in self._passwords)
+        return self._passwords.get(principal)
 
 
 def is_password(token: Token | None, password: bytes) -> bool:
