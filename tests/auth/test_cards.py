@@ -240,7 +240,7 @@ def test_file_with_a_line_that_is_none_is_refused_without_a_word_of_what_is_in_i
 # --- skills and the extended card -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("extended-card.returned")
+@pytest.mark.requirement("extended-card.returned", "extended-card.permissions-checked")
 @over("jsonrpc", "rest", "grpc", "jsonrpc-0.3")
 async def test_extended_card_has_the_skills_that_its_reader_may_use(
     serve: Serve, transport: str, tokens: Tokens
