@@ -1,9 +1,10 @@
 """A pytest plugin for the conformance kits: what a client has to send to a server that asks for something.
 
 The kits send no credentials and name no extension, so a server that wants either refuses nearly all of their tests.
-scripts/conformance loads this into the kit's own interpreter. It adds the headers in CONFORMANCE_HEADERS (JSON)
-to what the kit sends to the host of CONFORMANCE_ORIGIN: by httpx, by requests, and as metadata by gRPC. A header that a
-test sets itself stays as it is, and tests of what is refused to strangers are left alone.
+scripts/conformance loads this into the kit's own interpreter. It adds the headers in CONFORMANCE_HEADERS (JSON) to what
+the kit sends to the host of CONFORMANCE_ORIGIN: by httpx, requests, and as metadata by gRPC. A header that a test sets
+itself stays as it is. Where a test shows what is refused to strangers nothing is added: in tests that are named so, and
+to what modules about authentication send past the kit's own clients, by requests.
 """
 
 from __future__ import annotations
@@ -22,32 +23,35 @@ import pytest
 HEADERS: dict[str, str] = json.loads(os.environ["CONFORMANCE_HEADERS"])
 HOST = urllib.parse.urlsplit(os.environ["CONFORMANCE_ORIGIN"]).netloc
 
-stranger = False  # whether the test that runs is one of what is refused to those who do not authenticate
+strange: frozenset[str] = frozenset()  # by which libraries the test that runs calls as a stranger
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Know which test runs."""
-    global stranger
-    stranger = "auth" in item.path.stem or "without_auth" in item.name
+    global strange
+    if "without_auth" in item.name:
+        strange = frozenset(("httpx", "requests", "grpc"))
+    else:
+        strange = frozenset(("requests",)) if "auth" in item.path.stem else frozenset()
     return (yield)
 
 
-def add(url: str, headers: MutableMapping[str, Any]) -> None:
+def add(library: str, url: str, headers: MutableMapping[str, Any]) -> None:
     """Add what is missing to the headers of a request."""
-    if stranger or urllib.parse.urlsplit(url).netloc != HOST:
+    if library in strange or urllib.parse.urlsplit(url).netloc != HOST:
         return
     for name, value in HEADERS.items():
         if name not in headers:
             headers[name] = value
 
 
-def adding(send: Callable[..., Any]) -> Callable[..., Any]:
+def adding(library: str, send: Callable[..., Any]) -> Callable[..., Any]:
     """The method of a client that sends a request, with the headers added before."""
 
     @wraps(send)
     def sent(self: Any, request: Any, *arguments: Any, **options: Any) -> Any:
-        add(str(request.url), request.headers)
+        add(library, str(request.url), request.headers)
         return send(self, request, *arguments, **options)
 
     return sent
@@ -76,7 +80,7 @@ class Adding(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor
     def added(details: Any) -> Details:
         metadata = list(details.metadata or ())
         named = {name.lower() for name, _ in metadata}
-        if not stranger:
+        if "grpc" not in strange:
             metadata += [(name.lower(), value) for name, value in HEADERS.items() if name.lower() not in named]
         return Details(
             details.method,
@@ -93,12 +97,12 @@ def channel(*arguments: Any, **options: Any) -> Any:
     return grpc.intercept_channel(plain_channel(*arguments, **options), Adding())
 
 
-httpx.Client.send = adding(httpx.Client.send)
-httpx.AsyncClient.send = adding(httpx.AsyncClient.send)
+httpx.Client.send = adding("httpx", httpx.Client.send)
+httpx.AsyncClient.send = adding("httpx", httpx.AsyncClient.send)
 plain_channel, grpc.insecure_channel = grpc.insecure_channel, channel
 try:
     import requests
 except ImportError:
     pass  # the kit for 1.0 does without
 else:
-    requests.Session.send = adding(requests.Session.send)
+    requests.Session.send = adding("requests", requests.Session.send)

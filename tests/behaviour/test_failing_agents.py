@@ -232,6 +232,30 @@ async def test_question_asked_while_another_is_open_fails_the_task_and_hangs_nob
     assert state_of(await agent.until(task["id"], "FAILED")) == "FAILED"
 
 
+@pytest.mark.parametrize("question", [Turn.ask, Turn.authorize], ids=["input", "auth"])
+async def test_agent_that_takes_its_question_back_and_leaves_at_once_waits_for_its_caller(
+    serve: Serve, question: Any
+) -> None:
+    leave, left = asyncio.Event(), asyncio.Event()
+
+    async def leaves(turn: Turn) -> str | None:
+        if turn.text != "go":
+            return "thanks"
+        asked = asyncio.ensure_future(question(turn, "May I?"))
+        await leave.wait()
+        asked.cancel()
+        left.set()
+        return None
+
+    agent = await serve(leaves)
+    task = await agent.task("go")
+    assert state_of(task) in ("INPUT_REQUIRED", "AUTH_REQUIRED")
+    leave.set()
+    await left.wait()
+    done = await agent.task("yes", taskId=task["id"])
+    assert (state_of(done), text_of(done)) == ("COMPLETED", "thanks")
+
+
 async def test_agent_that_closes_its_own_loop_of_yields_early_completes(serve: Serve) -> None:
     async def stops(turn: Turn) -> Any:
         for number in range(3):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, end, ended, hello, says
+from tests.behaviour.agents import ENDS, Act, Puppet, asks, begun, end, ended, hello, make_agent, says
 from tests.behaviour.harness import Json, Transport, data, message, refused, state_of, text_of
 from tests.behaviour.serving import (
     LIMIT_S,
@@ -195,6 +195,27 @@ async def test_stream_stays_open_while_an_authorization_is_waited_for(serve: Ser
     act.end()
     events = await stream.rest()
     assert [state_of(event) for event in events] == ["WORKING", None, "COMPLETED"]
+
+
+@pytest.mark.requirement("in-task-auth.out-of-band")
+async def test_agent_that_got_its_credential_elsewhere_goes_on_without_a_message(serve: Serve) -> None:
+    granted = asyncio.Event()
+
+    async def waits(turn: Turn) -> str:
+        asked = asyncio.ensure_future(turn.authorize("Sign in at https://books.example, please."))
+        elsewhere = asyncio.ensure_future(granted.wait())
+        await asyncio.wait((asked, elsewhere), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        await asyncio.wait((asked,))
+        return "paid"
+
+    agent = await serve(make_agent(waits))
+    stream = await agent.stream("go")
+    await stream.until("AUTH_REQUIRED")
+    granted.set()
+    events = await stream.rest()
+    assert state_of(events[-1]) == "COMPLETED"
+    assert [text_of(e["artifactUpdate"]["artifact"]) for e in events if "artifactUpdate" in e] == ["paid"]
 
 
 @with_snapshot

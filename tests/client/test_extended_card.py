@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.client.running import run
@@ -47,9 +48,9 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "tokens.jsonl"
-        shown, token = make_token("ada")
+        self.shown, token = make_token("ada")
         write_tokens(self.path, [token])
-        self.credential = Bearer(shown)
+        self.credential = Bearer(self.shown)
 
     def app(self, published: Agent, **options: Any) -> App:
         return app(published, auth=auth.Auth(auth.Bearer(self.path)), **options)
@@ -84,6 +85,25 @@ def test_without_credentials_the_extended_card_is_refused_and_the_public_one_sta
             with pytest.raises(AuthenticationRequired):
                 await peer.extended_card()
             assert skills(peer.card) == ["outside"]
+
+    run(test())
+
+
+@pytest.mark.requirement("extended-card.caching-headers")
+def test_headers_say_that_the_extended_card_is_its_readers_alone(kept: Kept) -> None:
+    async def test() -> None:
+        headers = {"Authorization": f"Bearer {kept.shown}", "A2A-Version": "1.0"}
+        async with (
+            served(kept.app(agent_with())) as url,
+            aiohttp.ClientSession() as session,
+            session.get(f"{url}/extendedAgentCard", headers=headers) as response,
+        ):
+            assert response.status == 200
+            assert [skill["id"] for skill in (await response.json(content_type=None))["skills"]] == [
+                "outside",
+                "inside",
+            ]
+            assert response.headers["Cache-Control"] == "private, no-cache"
 
     run(test())
 

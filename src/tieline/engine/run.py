@@ -514,7 +514,7 @@ class Run(WrittenLog):
         try:
             answer = await asked
         except BaseException:
-            if self._stopping is None and self.broken is None and self.state is state:
+            if self._stopping is None and self.broken is None and self.state is state and self._asked is asked:
                 self._emit_status(TaskState.WORKING, None)  # the agent has given up waiting, and goes on
                 if observer is not None:
                     observer.goes_on(self)

@@ -1,4 +1,4 @@
-"""A webhook that remembers what it was told, for callers of the matrix in Python; hook.mjs is that in JavaScript."""
+"""A webhook that remembers what it was told, for the callers in Python; hook.mjs is the same in JavaScript."""
 
 from __future__ import annotations
 
