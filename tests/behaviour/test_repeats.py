@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.behaviour.agents import Puppet, asks, make_agent
+from tests.behaviour.agents import Puppet, asks, hello, make_agent
 from tests.behaviour.harness import message, refused, state_of, text_of
 from tests.behaviour.serving import Serve, every_store, only_in
-from tieline import Turn
+from tieline import Retention
+from tieline.stores import MemoryStore
+from tieline.stores.base import Keep
 
 of_1_0 = only_in("1.0", why="the same in every version that has message ids")
 
@@ -94,10 +96,6 @@ async def test_a_repeated_answer_is_heard_once(serve: Serve) -> None:
         await agent.send(message("more", taskId=id_))
 
 
-async def asks_once(turn: Turn) -> str:
-    return str(await turn.ask("Which?"))
-
-
 @of_1_0
 async def test_an_id_that_is_used_for_something_else_is_another_message(serve: Serve) -> None:
     puppet = Puppet()
@@ -109,3 +107,12 @@ async def test_an_id_that_is_used_for_something_else_is_another_message(serve: S
         act.end()
         ids.add((await sent)["task"]["id"])
     assert len(ids) == 2
+
+
+@of_1_0
+async def test_where_no_message_is_remembered_one_that_comes_again_is_another_one(serve: Serve) -> None:
+    agent = await serve(hello, store=MemoryStore(Retention(messages=Keep(ttl_s=0))))
+    again = message("Ada", messageId="1")
+    first, second = [(await agent.send(again))["task"] for _ in range(2)]
+    assert first["id"] != second["id"]
+    assert text_of(first) == text_of(second) == "Hello, Ada!"

@@ -111,7 +111,11 @@ def test_keys_are_taken_from_files_of_every_form_and_from_a_url(tmp_path: Path, 
             for source in (keys, str(jwk), [pem, keys]):
                 assert (await told(agent.url, card_keys=source)).state == "verified"
             url = f"{origin(agent)}{KEYS}"
-            verification = await told(agent.url, card_keys=url, headers={"Authorization": "Bearer secret"})
+            secret = {
+                "headers": {"Authorization": "Bearer secret"},
+                "trust": "http://127.0.0.1:1",
+            }  # where the card leads
+            verification = await told(agent.url, card_keys=url, **secret)
             assert (verification.state, verification.key_source) == ("verified", url)
             asked = next(request for request in agent.requests if request.target == KEYS)
             assert "authorization" not in asked.headers

@@ -429,8 +429,7 @@ class Service(Upkeep):
         """The log of the task that takes the message, and the event behind which its consequences stand.
 
         Of a message that was heard before: the log of what came of it, the record of its task that has ended, or the
-        Message that answered it; but where its caller has gone on with the task, that answer was not lost, and the
-        message begins another one.
+        Message that answered it.
         """
         check_message(self.agent, request, caller)
         message = request.message

@@ -38,6 +38,15 @@ async def spoken(url: str, **options: Any) -> None:
         assert task.id in [each.id for each in (await peer.list()).tasks]
 
 
+@pytest.mark.requirement("auth.client-reads-schemes", "auth.client-sends-credentials")
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_every_call_carries_the_credential_of_the_scheme_in_the_card(guarded: Guarded, binding: str) -> None:
+    agent = guarded.agent("bearer")
+    run(spoken(agent.url, transport=binding, credentials=FIXED["bearer"]))
+    assert len(agent.calls) >= 4
+    assert {call["headers"]["authorization"] for call in agent.calls} == {f"Bearer {SECRET}"}
+
+
 @every_binding
 @pytest.mark.parametrize("scenario", FIXED)
 def test_a_credential_goes_where_the_card_says(guarded: Guarded, transport: str, scenario: str) -> None:
