@@ -18,10 +18,10 @@ import trustme
 from tests.deploy.agents import Gate, Seen, echo, stepping
 from tests.deploy.nginx import Nginx
 from tests.deploy.test_nginx import BINDINGS, both, of_page
-from tests.interop.processes import free_port
+from tests.interop.processes import TIELINE, free_port, running
 from tests.server.raw import Pairs, Wire, in_loop, serve
 from tieline import Agent, Part, Task, TaskArtifactUpdateEvent, app, connect
-from tieline.errors import InvalidPeerResponse
+from tieline.errors import InvalidPeerResponse, TaskNotFound
 from tieline.server.grpc import GrpcServer
 from tieline.wire import protobuf, protobuf03
 
@@ -291,3 +291,43 @@ async def test_file_of_ten_megabytes_goes_both_ways_over_grpc_and_tls(certificat
                 answer = await peer.send(Part(raw=content, media_type="application/octet-stream"), history_length=0)
                 assert isinstance(answer, Task)
                 assert b"".join(part.raw or b"" for each in answer.artifacts for part in each.parts) == content
+
+
+# --- who the caller is, from its certificate to its tasks -------------------------------------------------------------
+
+
+WHO = """
+from tieline import Turn, agent
+
+
+@agent(name="Who", description="Says who calls.")
+async def who(turn: Turn):
+    yield turn.caller.principal
+"""
+
+
+@both
+@in_loop
+async def test_certificate_shown_to_the_proxy_says_whose_tasks_they_are_and_a_forged_header_does_not(
+    certificates: Certificates, binding: str, tmp_path: Path
+) -> None:
+    (tmp_path / "who.py").write_text(WHO)
+    port = free_port()
+    options = ("--port", str(port), "--store", "memory", "--trust-proxy", "--auth", "mtls:X-Client-Cert-Subject")
+    other = certificates.of_clients.issue_cert("other.example", common_name="other")
+    with (
+        running([TIELINE, "serve", tmp_path / "who.py", *options], port, tmp_path / "who.log"),
+        Nginx([port], file="nginx-tls.conf", tls=certificates.folder) as nginx,
+    ):
+        context = certificates.context(certificates.caller)
+        async with connect(nginx.url, transport=binding, verify=context) as peer:
+            assert peer.card.security_schemes["mtls"].mtls_security_scheme is not None
+            task = await peer.send("hello")
+            assert isinstance(task, Task)
+            assert task.artifacts[0].parts[0].text == f"cert:{SUBJECT}"
+        forged = {"X-Client-Cert-Subject": SUBJECT}
+        context = certificates.context(other)
+        async with connect(nginx.url, transport=binding, verify=context, headers=forged) as peer:
+            with pytest.raises(TaskNotFound):
+                await peer.get(task.id)
+            assert (await peer.ask("hello")).startswith("cert:CN=other,")
