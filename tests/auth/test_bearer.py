@@ -13,7 +13,7 @@ from tests.auth.tokens import Tokens, bearer
 from tests.behaviour.agents import Puppet, begun, hello
 from tests.behaviour.harness import Refused, Transport, eventually, state_of, text_of
 from tests.behaviour.serving import Serve, over
-from tieline.server.auth import ApiKey, Auth, Bearer
+from tieline.server.auth import ApiKeys, Auth, BearerTokens
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def is_unauthenticated(answer: Answer, challenge: str = "Bearer") -> bool:
     "auth.challenge-with-errors",
 )
 async def test_no_operation_works_without_credentials(serve: Serve, transport: str, tokens: Tokens) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     for operation in operations_of(transport):
         answer = await ask(agent, operation)
         assert is_unauthenticated(answer), (operation, answer)
@@ -62,7 +62,7 @@ async def test_what_is_no_token_of_the_file_is_refused(
     serve: Serve, transport: str, tokens: Tokens, given: str
 ) -> None:
     tokens.add()
-    agent = (await serve(hello, auth=Auth(Bearer(tokens.path)))).showing({"Authorization": given})
+    agent = (await serve(hello, auth=Auth(BearerTokens(tokens.path)))).showing({"Authorization": given})
     challenge = 'Bearer error="invalid_token"' if given.startswith("Bearer ") else "Bearer"
     for operation in operations_of(transport)[:3]:
         answer = await ask(agent, operation)
@@ -71,7 +71,7 @@ async def test_what_is_no_token_of_the_file_is_refused(
 
 @over("jsonrpc", "rest", "rest-0.3", "jsonrpc-0.1")
 async def test_odd_bytes_in_a_token_are_refused_as_any_wrong_one(serve: Serve, tokens: Tokens) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     for odd in ("\xff\xfe", "\xe9" * 40, "'; DROP TABLE tasks; --", "%00", "{}", "\ttieline_x"):
         answer = await ask(agent.showing(bearer(odd)), "SendMessage", "")
         assert is_unauthenticated(answer, 'Bearer error="invalid_token"'), (odd, answer)
@@ -81,7 +81,7 @@ async def test_odd_bytes_in_a_token_are_refused_as_any_wrong_one(serve: Serve, t
 async def test_a_right_token_works_and_its_owner_finds_its_task_again(
     serve: Serve, transport: str, tokens: Tokens
 ) -> None:
-    auth = Auth(Bearer(tokens.path))
+    auth = Auth(BearerTokens(tokens.path))
     agent = (await serve(hello, auth=auth)).showing(bearer(tokens.add("ada")))
     task = await agent.task("Ada")
     assert text_of(task) == "Hello, Ada!"
@@ -92,7 +92,7 @@ async def test_a_right_token_works_and_its_owner_finds_its_task_again(
 
 async def test_a_token_that_has_expired_is_refused(serve: Serve, transport: str, tokens: Tokens) -> None:
     shown = tokens.add(expired=True)
-    agent = (await serve(hello, auth=Auth(Bearer(tokens.path)))).showing(bearer(shown))
+    agent = (await serve(hello, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(shown))
     assert is_unauthenticated(await ask(agent, "SendMessage", ""), 'Bearer error="invalid_token"')
 
 
@@ -100,7 +100,7 @@ async def test_a_token_that_is_revoked_works_no_more_within_moments(
     serve: Serve, transport: str, tokens: Tokens
 ) -> None:
     puppet = Puppet()
-    auth = Auth(Bearer(tokens.path))
+    auth = Auth(BearerTokens(tokens.path))
     served = await serve(puppet, auth=auth)
     ada, bob = (served.showing(bearer(tokens.add(name))) for name in ("ada", "bob"))
     task, act = await begun(ada, puppet)
@@ -123,7 +123,7 @@ async def test_stream_ends_when_its_token_is_revoked_and_others_and_the_task_go_
     serve: Serve, transport: str, tokens: Tokens
 ) -> None:
     puppet = Puppet()
-    served = await serve(puppet, auth=Auth(ApiKey(tokens.path), Bearer(tokens.path)))
+    served = await serve(puppet, auth=Auth(ApiKeys(tokens.path), BearerTokens(tokens.path)))
     lost, kept = tokens.add("ada", note="lost"), {"X-API-Key": tokens.add("ada", note="kept")}
     by_lost, by_kept = served.showing(bearer(lost)), served.showing(kept)
     task, act = await begun(by_kept, puppet)
@@ -149,7 +149,7 @@ async def test_stream_outlives_a_token_that_expires_whatever_else_is_revoked(
 ) -> None:
     puppet = Puppet()
     short, other = tokens.add("ada", lasts=timedelta(seconds=2)), tokens.add("eve")
-    agent = (await serve(puppet, auth=Auth(Bearer(tokens.path)))).showing(bearer(short))
+    agent = (await serve(puppet, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(short))
     _, act = await begun(agent, puppet)
     stream = await agent.stream("go")
     act2 = await puppet.next()
@@ -181,7 +181,7 @@ async def _is_refused(agent: Transport) -> bool:
 
 @over("jsonrpc", "rest", "jsonrpc-0.3", "rest-0.3", "jsonrpc-0.1")
 async def test_two_authorization_headers_are_refused_though_one_is_right(serve: Serve, tokens: Tokens) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     right = tokens.add()
     for pair in ((right, "wrong"), ("wrong", right), (right, right)):
         headers = [("Authorization", f"Bearer {token}") for token in pair]
@@ -192,7 +192,7 @@ async def test_two_authorization_headers_are_refused_though_one_is_right(serve: 
 
 @over("grpc", "grpc-0.3")
 async def test_two_authorizations_in_metadata_are_refused(serve: Serve, tokens: Tokens) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     right = tokens.add()
     agent = agent.showing({"authorization": f"Bearer {right}", "AUTHORIZATION": "Bearer wrong"})
     assert (await ask(agent, "SendMessage", "")).status == "UNAUTHENTICATED"
@@ -202,7 +202,7 @@ async def test_two_authorizations_in_metadata_are_refused(serve: Serve, tokens: 
 async def test_a_file_that_is_taken_away_ends_all_tokens_and_one_that_is_broken_none(
     serve: Serve, tokens: Tokens, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = (await serve(hello, auth=Auth(Bearer(tokens.path)))).showing(bearer(tokens.add()))
+    agent = (await serve(hello, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(tokens.add()))
     kept = tokens.path.read_bytes()
 
     async def says(status: int, logged: str = "") -> bool:
@@ -225,7 +225,7 @@ async def status_of_a_head(agent: Transport, path: str) -> int | str:
 
 @over("jsonrpc")
 async def test_refusal_comes_before_a_body_is_sent(serve: Serve, tokens: Tokens) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     for path in ("/", "/message:send", "/v1/message:send", "/tenant/message:send", "/nothing/here"):
         assert await status_of_a_head(agent, path) == 401
         assert await status_of_a_head(agent.showing(bearer("wrong")), path) == 401
@@ -240,7 +240,7 @@ async def _works(agent: Transport) -> bool:
 
 @over("jsonrpc")
 async def test_card_and_preflight_need_no_credentials(serve: Serve, tokens: Tokens) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)), cors_origins=["https://page.example"])
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)), cors_origins=["https://page.example"])
     for path in ("/.well-known/agent-card.json", "/.well-known/agent.json"):
         for verb in ("GET", "HEAD"):
             assert (await fetch(agent, verb, path)).status == 200
@@ -260,7 +260,7 @@ async def test_card_and_preflight_need_no_credentials(serve: Serve, tokens: Toke
 async def test_nothing_of_a_wrong_token_is_logged_or_said(
     serve: Serve, tokens: Tokens, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     answer = await ask(agent.showing(bearer("tieline_secret-of-ada")), "SendMessage", "")
     assert answer.status == 401
     assert "secret" not in answer.text + str(answer.headers) + caplog.text
@@ -270,7 +270,7 @@ async def test_nothing_of_a_wrong_token_is_logged_or_said(
 @over("jsonrpc")
 async def test_0_2_is_refused_in_the_same_way(serve: Serve, tokens: Tokens) -> None:
     right = tokens.add()
-    old = (await serve(hello, auth=Auth(Bearer(tokens.path)))).over("jsonrpc-0.3")
+    old = (await serve(hello, auth=Auth(BearerTokens(tokens.path)))).over("jsonrpc-0.3")
     version = [("A2A-Version", "0.2")]
     assert (await ask(old, "SendMessage", "", headers=version)).status == 401
     assert (await ask(old.showing(bearer(right)), "SendMessage", "", headers=version)).status == 200

@@ -19,7 +19,7 @@ from tests.behaviour.harness import Json, Transport, refused
 from tests.behaviour.serving import Serve, over
 from tieline import AgentSkill
 from tieline.card import SecurityRequirement, StringList
-from tieline.server.auth import ApiKey, Auth, Basic, Bearer, ClientCertificate, Jwt, OpenIdConnect, Together
+from tieline.server.auth import ApiKeys, Auth, BearerTokens, ClientCertificates, Jwt, OpenIdConnect, Passwords, Together
 
 SEND = json.dumps({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}).encode()
 OLD_SEND = json.dumps({"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "x"}]}}).encode()
@@ -48,20 +48,20 @@ async def card_of(agent: Transport, version: str) -> Json:
 
 
 WAYS: dict[str, tuple[Any, Json, Json]] = {
-    "bearer": (Bearer, {"httpAuthSecurityScheme": {"scheme": "Bearer"}}, {"type": "http", "scheme": "Bearer"}),
-    "basic": (Basic, {"httpAuthSecurityScheme": {"scheme": "Basic"}}, {"type": "http", "scheme": "Basic"}),
+    "bearer": (BearerTokens, {"httpAuthSecurityScheme": {"scheme": "Bearer"}}, {"type": "http", "scheme": "Bearer"}),
+    "basic": (Passwords, {"httpAuthSecurityScheme": {"scheme": "Basic"}}, {"type": "http", "scheme": "Basic"}),
     "header": (
-        ApiKey,
+        ApiKeys,
         {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
         {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     ),
     "query": (
-        lambda path, name: ApiKey(path, location="query", parameter="key", name=name),
+        lambda path, name: ApiKeys(path, location="query", parameter="key", name=name),
         {"apiKeySecurityScheme": {"location": "query", "name": "key"}},
         {"type": "apiKey", "in": "query", "name": "key"},
     ),
     "cookie": (
-        lambda path, name: ApiKey(path, location="cookie", parameter="session_key", name=name),
+        lambda path, name: ApiKeys(path, location="cookie", parameter="session_key", name=name),
         {"apiKeySecurityScheme": {"location": "cookie", "name": "session_key"}},
         {"type": "apiKey", "in": "cookie", "name": "session_key"},
     ),
@@ -128,7 +128,7 @@ async def test_card_of_several_ways_has_one_requirement_for_each_and_one_for_wha
     auth = Auth(
         OpenIdConnect("https://login.example", audience="a"),
         Jwt("https://i.example", audience="a", jwks=str(jwks)),
-        Together(ClientCertificate(header="X-Cert"), ApiKey(tokens.path)),
+        Together(ClientCertificates(header="X-Cert"), ApiKeys(tokens.path)),
         scopes={"SendMessage": ["write"], "*": "read"},
     )
     agent = await serve(hello, auth=auth)
@@ -176,7 +176,7 @@ async def test_card_without_auth_says_nothing_of_it(serve: Serve, transport: str
 
 def test_skill_that_names_a_scheme_which_is_not_checked_is_refused_at_start(tokens: Tokens) -> None:
     agent = make_agent(hello, skills=[skill("secret", {"oidc": ["read"]})])
-    for auth in (None, Auth(Bearer(tokens.path))):
+    for auth in (None, Auth(BearerTokens(tokens.path))):
         with pytest.raises(ValueError, match="'oidc' is not in securitySchemes"):
             tieline.app(agent, auth=auth)
     tieline.app(agent, auth=Auth(OpenIdConnect("https://login.example", audience="a")))
@@ -188,26 +188,26 @@ def test_extended_skills_are_held_to_the_same_and_need_auth(tokens: Tokens) -> N
         tieline.app(plain)
     wrong = make_agent(hello, extended_skills=[skill("more", {"oidc": []})])
     with pytest.raises(ValueError, match="'oidc' is not in securitySchemes"):
-        tieline.app(wrong, auth=Auth(Bearer(tokens.path)))
-    tieline.app(plain, auth=Auth(Bearer(tokens.path)))
+        tieline.app(wrong, auth=Auth(BearerTokens(tokens.path)))
+    tieline.app(plain, auth=Auth(BearerTokens(tokens.path)))
 
 
 def test_declarations_that_make_no_sense_are_refused(tokens: Tokens, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="name a way"):
         Auth()
     with pytest.raises(ValueError, match="two schemes are called 'bearer'"):
-        Auth(Bearer(tokens.path), Bearer(tokens.path))
+        Auth(BearerTokens(tokens.path), BearerTokens(tokens.path))
     with pytest.raises(ValueError, match="there is no operation SendMassage"):
-        Auth(Bearer(tokens.path), scopes={"SendMassage": "x"})
+        Auth(BearerTokens(tokens.path), scopes={"SendMassage": "x"})
     with pytest.raises(ValueError, match="not in 'body'"):
-        ApiKey(tokens.path, location="body")  # type: ignore[arg-type]
+        ApiKeys(tokens.path, location="body")  # type: ignore[arg-type]
     for name in ("", "a b", "a;b", "a\nb", "ä", "a=b"):
         with pytest.raises(ValueError, match="cannot be the name"):
-            ApiKey(tokens.path, parameter=name)
+            ApiKeys(tokens.path, parameter=name)
     with pytest.raises(ValueError, match="tieline token create"):
-        Bearer(tmp_path / "absent.jsonl")
+        BearerTokens(tmp_path / "absent.jsonl")
     with pytest.raises(ValueError, match="failures_per_minute"):
-        Auth(Bearer(tokens.path), failures_per_minute=0)
+        Auth(BearerTokens(tokens.path), failures_per_minute=0)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_file_with_a_line_that_is_none_is_refused_without_a_word_of_what_is_in_i
     path = tmp_path / "tokens.jsonl"
     path.write_text(line + "\n")
     with pytest.raises(ValueError, match=words) as refusal:
-        Bearer(path)
+        BearerTokens(path)
     assert "plain" not in str(refusal.value)
     assert "0000" not in str(refusal.value)
 
@@ -251,7 +251,7 @@ async def test_extended_card_has_the_skills_that_its_reader_may_use(
         extended_skills=[skill("more"), skill("admin", {"bearer": ["admin"]}), skill("by-key", {"api_key": []})],
     )
     plain, admin, key = tokens.add("ada"), tokens.add("root", scopes=["admin"]), tokens.add("key", scopes=["admin"])
-    auth = Auth(Bearer(tokens.path), ApiKey(tokens.path))
+    auth = Auth(BearerTokens(tokens.path), ApiKeys(tokens.path))
     served = await serve(agent, auth=auth, by_grpc=True)
     public = await served.over("jsonrpc").card()
     assert [each["id"] for each in public["skills"]] == ["greet"]
@@ -278,7 +278,7 @@ async def test_extended_card_is_its_readers_alone_and_not_to_be_used_again_unask
     serve: Serve, tokens: Tokens
 ) -> None:
     agent = make_agent(hello, extended_skills=[skill("more")])
-    served = (await serve(agent, auth=Auth(Bearer(tokens.path)))).showing(bearer(tokens.add()))
+    served = (await serve(agent, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(tokens.add()))
     answer = await fetch(served, "GET", "/extendedAgentCard", [("A2A-Version", "1.0")])
     assert (answer.status, answer.headers["cache-control"]) == (200, "private, no-cache")
     public = await fetch(served, "GET", "/.well-known/agent-card.json")
@@ -287,7 +287,7 @@ async def test_extended_card_is_its_readers_alone_and_not_to_be_used_again_unask
 
 @over("jsonrpc", "rest", "grpc")
 async def test_agent_without_extended_skills_has_no_extended_card(serve: Serve, transport: str, tokens: Tokens) -> None:
-    agent = (await serve(hello, auth=Auth(Bearer(tokens.path)))).showing(bearer(tokens.add()))
+    agent = (await serve(hello, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(tokens.add()))
     with refused("UnsupportedOperationError"):
         await agent.extended_card()
     assert (await agent.over("jsonrpc").card())["capabilities"]["extendedAgentCard"] is False
@@ -301,7 +301,7 @@ async def test_skill_that_is_named_needs_its_scopes_and_its_scheme(
     )
     plain, admin = bearer(tokens.add("ada")), bearer(tokens.add("root", scopes=["admin"]))
     key = {"X-API-Key": tokens.add("key")}
-    agent = await serve(made, auth=Auth(Bearer(tokens.path), ApiKey(tokens.path)))
+    agent = await serve(made, auth=Auth(BearerTokens(tokens.path), ApiKeys(tokens.path)))
 
     async def use(shown: dict[str, str], skill_id: Any) -> None:
         await agent.showing(shown).task({"text": "x"}, metadata={"skillId": skill_id})
@@ -329,7 +329,7 @@ async def test_skill_in_the_metadata_of_the_message_counts_as_well_and_who_may_u
 ) -> None:
     made = make_agent(hello, skills=[skill("admin", {"bearer": ["admin"]}), skill("more", {"bearer": ["more"]})])
     plain, more = bearer(tokens.add("ada")), bearer(tokens.add("bob", scopes=["more"]))
-    agent = await serve(made, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(made, auth=Auth(BearerTokens(tokens.path)))
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     with refused("PermissionDenied"):
         await agent.showing(plain).task("x")
@@ -343,7 +343,7 @@ async def test_skill_in_the_metadata_of_the_message_counts_as_well_and_who_may_u
 
 @pytest.mark.requirement("authorization.insufficient-refused", "authorization.missing-scope-named")
 async def test_operation_that_needs_a_scope_is_403_without_it(serve: Serve, transport: str, tokens: Tokens) -> None:
-    auth = Auth(Bearer(tokens.path), scopes={"CancelTask": ["tasks:write"], "GetTask": ()})
+    auth = Auth(BearerTokens(tokens.path), scopes={"CancelTask": ["tasks:write"], "GetTask": ()})
     reader, writer = bearer(tokens.add("ada")), bearer(tokens.add("ada", scopes=["tasks:write", "x"]))
     agent = await serve(hello, auth=auth)
     task = await agent.showing(reader).task("x")

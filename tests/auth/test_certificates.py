@@ -25,7 +25,7 @@ from tests.behaviour.agents import hello
 from tests.behaviour.harness import message
 from tests.behaviour.serving import Serve, over
 from tieline import Turn, agent
-from tieline.server.auth import Auth, Bearer, ClientCertificate, Together
+from tieline.server.auth import Auth, BearerTokens, ClientCertificates, Together
 from tieline.server.auth.subject import subject_of
 from tieline.server.serve import serve as serve_app
 
@@ -162,9 +162,9 @@ def test_certificates_without_tls_are_refused_at_start(tmp_path: Path) -> None:
         return turn.caller.principal
 
     with pytest.raises(ValueError, match=r"give a tls with a client_ca .* or the header of a proxy"):
-        serve_app(who, port=0, auth=Auth(ClientCertificate()))
+        serve_app(who, port=0, auth=Auth(ClientCertificates()))
     with pytest.raises(ValueError, match="client_ca"):
-        serve_app(tieline.app(who, auth=Auth(ClientCertificate())), port=0)
+        serve_app(tieline.app(who, auth=Auth(ClientCertificates())), port=0)
 
 
 # --- by a proxy -------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ HEADER = "X-Client-Subject"
 
 @over("jsonrpc", "rest", "grpc", "jsonrpc-0.3", "jsonrpc-0.1")
 async def test_subject_in_a_header_is_believed_from_a_proxy_that_is_trusted(serve: Serve, transport: str) -> None:
-    agent = await serve(_who, auth=Auth(ClientCertificate(header=HEADER, proxies=["127.0.0.0/8"])))
+    agent = await serve(_who, auth=Auth(ClientCertificates(header=HEADER, proxies=["127.0.0.0/8"])))
     task = await agent.showing({HEADER: "CN=ada,O=Example"}).task("hello")
     assert task["artifacts"][0]["parts"][0]["text"] == "cert:CN=ada,O=Example"
     assert (await ask(agent, "SendMessage", "")).status in (401, "UNAUTHENTICATED")
@@ -186,7 +186,7 @@ async def _who(turn: Turn) -> str:
 
 @over("jsonrpc", "rest", "grpc", "jsonrpc-0.3", "jsonrpc-0.1")
 async def test_subject_in_a_header_is_refused_from_anywhere_else(serve: Serve, transport: str) -> None:
-    agent = await serve(hello, auth=Auth(ClientCertificate(header=HEADER, proxies=["10.0.0.0/8", "::1"])))
+    agent = await serve(hello, auth=Auth(ClientCertificates(header=HEADER, proxies=["10.0.0.0/8", "::1"])))
     answer = await ask(agent.showing({HEADER: "CN=ada"}), "SendMessage", "")
     assert answer.status in (401, "UNAUTHENTICATED")
     assert "not shown to a proxy that is trusted" in answer.text
@@ -194,7 +194,7 @@ async def test_subject_in_a_header_is_refused_from_anywhere_else(serve: Serve, t
 
 @over("jsonrpc")
 async def test_who_says_it_is_a_proxy_is_none(serve: Serve) -> None:
-    auth = Auth(ClientCertificate(header=HEADER, proxies=["10.0.0.1"]))
+    auth = Auth(ClientCertificates(header=HEADER, proxies=["10.0.0.1"]))
     agent = (await serve(hello, auth=auth, trust_forwarded=True)).showing({HEADER: "CN=ada"})
     for forged in ("X-Forwarded-For", "Forwarded", "X-Real-IP"):
         answer = await ask(agent, "SendMessage", "", headers=[(forged, "10.0.0.1")])
@@ -222,7 +222,7 @@ def _status(port: int, headers: dict[str, str]) -> int:
 
 @over("jsonrpc")
 async def test_subjects_that_cannot_be_read_and_headers_that_come_twice_are_refused(serve: Serve) -> None:
-    agent = await serve(_who, auth=Auth(ClientCertificate(header=HEADER)))
+    agent = await serve(_who, auth=Auth(ClientCertificates(header=HEADER)))
     for odd in ("\xff", "CN=\xe9", "CN=a\tb"):
         assert (await ask(agent.showing({HEADER: odd}), "SendMessage", "")).status == 401, odd
     twice = [(HEADER, "CN=ada"), (HEADER, "CN=eve")]
@@ -237,8 +237,8 @@ async def test_certificate_and_token_together_are_both_needed_and_the_token_limi
 ) -> None:
     tokens = Tokens(tmp_path)
     token = tokens.add("key", tenant="acme", scopes=["more"])
-    certificate = ClientCertificate(header=HEADER, scopes={"CN=ada": ["some"]})
-    auth = Auth(Together(certificate, Bearer(tokens.path)), scopes={"ListTasks": ["some", "more"]})
+    certificate = ClientCertificates(header=HEADER, scopes={"CN=ada": ["some"]})
+    auth = Auth(Together(certificate, BearerTokens(tokens.path)), scopes={"ListTasks": ["some", "more"]})
     agent = await serve(_who, auth=auth)
     assert (await agent.card())["securityRequirements"] == [{"schemes": {"mtls": {}, "bearer": {}}}]
     for half in ({HEADER: "CN=ada"}, bearer(token)):

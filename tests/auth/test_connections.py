@@ -18,7 +18,7 @@ from tests.interop.processes import free_port, running
 from tests.server.agents import mixed, worker
 from tests.server.raw import JSON, Wire, in_loop, serve
 from tieline.server.asgi import App
-from tieline.server.auth import Auth, Bearer
+from tieline.server.auth import Auth, BearerTokens
 from tieline.server.protocol import Connection
 from tieline.server.serve import close_slow
 
@@ -197,7 +197,7 @@ async def test_answers_of_a_pipeline_are_each_for_its_own_request_when_a_later_o
 async def test_requests_of_a_pipeline_are_each_authenticated(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
     token = tokens.add()
-    async with served(tieline.app(worker(), auth=Auth(Bearer(tokens.path)))) as port, Wire(port) as wire:
+    async with served(tieline.app(worker(), auth=Auth(BearerTokens(tokens.path)))) as port, Wire(port) as wire:
         plain = ["Content-Type: application/json", "A2A-Version: 1.0", f"Content-Length: {len(BODY)}"]
         known = head(*plain, f"Authorization: Bearer {token}") + BODY
         unknown = head(*plain) + BODY
@@ -211,7 +211,7 @@ async def test_requests_of_a_pipeline_are_each_authenticated(tmp_path: Path) -> 
 
 @in_loop
 async def test_who_was_refused_and_goes_on_sending_is_hung_up_on_without_a_second_answer(tmp_path: Path) -> None:
-    auth = Auth(Bearer(Tokens(tmp_path).path))
+    auth = Auth(BearerTokens(Tokens(tmp_path).path))
     async with served(tieline.app(worker(), auth=auth)) as port, Wire(port) as wire:
         await wire.send(head("Content-Type: application/json", "Content-Length: 1000000000000"))
         assert (await wire.head())[0] == 401

@@ -17,7 +17,7 @@ from tieline import Turn
 from tieline.engine.guard import Guard
 from tieline.engine.push import Push
 from tieline.ids import new_id
-from tieline.server.auth import Auth, Bearer
+from tieline.server.auth import Auth, BearerTokens
 
 OF_A_TASK = (
     "SendMessage",
@@ -48,7 +48,7 @@ async def puppet_of_ada(serve: Serve, tokens: Tokens, **options: Any) -> tuple[T
     """Ada with a task that is at work, and somebody else."""
     puppet = Puppet()
     ada, bob = tokens.add("ada"), tokens.add("bob")
-    agent = await serve(puppet, auth=Auth(Bearer(tokens.path)), **options)
+    agent = await serve(puppet, auth=Auth(BearerTokens(tokens.path)), **options)
     task, act = await begun(agent.showing(bearer(ada)), puppet)
     return agent.showing(bearer(ada)), agent.showing(bearer(bob)), task, act
 
@@ -135,7 +135,7 @@ async def test_lists_contexts_references_and_page_tokens_show_nothing_of_another
         return "done"
 
     ada, bob = tokens.add("ada"), tokens.add("bob")
-    agent = await serve(make_agent(looks), auth=Auth(Bearer(tokens.path)))
+    agent = await serve(make_agent(looks), auth=Auth(BearerTokens(tokens.path)))
     by_ada, by_bob = agent.showing(bearer(ada)), agent.showing(bearer(bob))
     tasks = [await by_ada.task() for _ in range(3)]
     page = await by_ada.list(pageSize=1)
@@ -156,7 +156,7 @@ async def test_lists_contexts_references_and_page_tokens_show_nothing_of_another
 @over("jsonrpc")
 async def test_message_of_another_caller_sent_again_gets_nothing_of_its_task(serve: Serve, tokens: Tokens) -> None:
     ada, bob = tokens.add("ada"), tokens.add("bob")
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)))
     message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "the same"}]}
     first = await agent.showing(bearer(ada)).task(message)
     assert (await agent.showing(bearer(ada)).task(message))["id"] == first["id"]
@@ -168,7 +168,7 @@ async def test_message_of_another_caller_sent_again_gets_nothing_of_its_task(ser
 async def test_task_of_another_tenant_is_as_one_that_is_not_there(serve: Serve, transport: str, tokens: Tokens) -> None:
     puppet = Puppet()
     token = tokens.add("ada")  # it may name any tenant, and has its own tasks in each
-    agent = (await serve(puppet, auth=Auth(Bearer(tokens.path)))).showing(bearer(token))
+    agent = (await serve(puppet, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(token))
     task, act = await begun(agent, puppet, tenant="acme")
     for tenant in ("other", ""):
         fields: dict[str, Any] = {"tenant": tenant} if tenant else {}
@@ -191,7 +191,7 @@ async def test_caller_of_one_tenant_may_name_no_other_and_needs_not_name_its_own
     act.end()
     puppet = Puppet()
     token = tokens.add("ada", tenant="acme")
-    agent = (await serve(puppet, auth=Auth(Bearer(tokens.path)))).showing(bearer(token))
+    agent = (await serve(puppet, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(token))
     task, act = await begun(agent, puppet)
     assert (await agent.get(task["id"], tenant="acme"))["id"] == task["id"]
     for operation in OF_A_TASK[:5]:
@@ -208,7 +208,7 @@ async def test_tenant_in_a_path_is_that_of_the_request_whatever_its_body_or_quer
     serve: Serve, tokens: Tokens
 ) -> None:
     token = tokens.add("ada", tenant="acme")
-    agent = (await serve(hello, auth=Auth(Bearer(tokens.path)))).showing(bearer(token))
+    agent = (await serve(hello, auth=Auth(BearerTokens(tokens.path)))).showing(bearer(token))
     version = [("A2A-Version", "1.0"), ("Content-Type", "application/a2a+json")]
     body = b'{"tenant": "acme", "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}'
     assert (await fetch(agent, "POST", "/acme/message:send", version, body)).status == 200

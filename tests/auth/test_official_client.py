@@ -16,7 +16,7 @@ from tests.auth.tokens import Tokens
 from tests.behaviour.agents import hello
 from tests.behaviour.serving import Serve, over
 from tests.oidc.running import OidcProvider
-from tieline.server.auth import ApiKey, Auth, Bearer, OpenIdConnect
+from tieline.server.auth import ApiKeys, Auth, BearerTokens, OpenIdConnect
 
 
 class Wallet(CredentialService):
@@ -51,8 +51,8 @@ async def test_official_client_shows_what_the_card_asks_for_and_gets_in(
 ) -> None:
     tokens = Tokens(tmp_path)
     made: dict[str, Any] = {
-        "bearer": Bearer(tokens.path),
-        "api_key": ApiKey(tokens.path),
+        "bearer": BearerTokens(tokens.path),
+        "api_key": ApiKeys(tokens.path),
         "oidc": OpenIdConnect(provider.issuer, audience="agents"),
     }
     right = provider.mint() if scheme == "oidc" else tokens.add("ada")
@@ -71,7 +71,7 @@ async def test_official_client_without_a_credential_or_with_a_wrong_one_is_told_
     tokens = Tokens(tmp_path)
     for credentials in ({}, {"bearer": "wrong"}, {"other": tokens.add()}):
         async with httpx.AsyncClient(timeout=30) as http:
-            client = await client_for(serve, Auth(Bearer(tokens.path)), binding, http, **credentials)
+            client = await client_for(serve, Auth(BearerTokens(tokens.path)), binding, http, **credentials)
             with pytest.raises(Exception) as refusal:
                 await send(client)
             told = f"{refusal.value!r} {refusal.value.__cause__!r}"

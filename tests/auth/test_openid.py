@@ -25,7 +25,7 @@ from tests.behaviour.harness import Json, Transport, eventually, refused
 from tests.behaviour.serving import Serve, over
 from tests.oidc.running import OidcProvider
 from tieline import Turn
-from tieline.server.auth import Auth, Bearer, Jwt, OpenIdConnect
+from tieline.server.auth import Auth, BearerTokens, Jwt, OpenIdConnect
 from tieline.server.auth.keys import PublicKeys, is_safe_url
 
 INVALID = 'Bearer error="invalid_token"'
@@ -417,7 +417,7 @@ async def test_one_way_that_cannot_be_checked_now_does_not_shut_out_the_others(
 ) -> None:
     tokens = Tokens(tmp_path)
     right = tokens.add()
-    auth = Auth(Jwt(ISSUER, audience="agents", jwks=jwks.url), Bearer(tokens.path))
+    auth = Auth(Jwt(ISSUER, audience="agents", jwks=jwks.url), BearerTokens(tokens.path))
     agent = await served(serve, auth)
     assert await works(agent, right)
     assert await status(agent, signed(ECKey.generate_key("P-256"), "ES256")) == 503

@@ -12,7 +12,7 @@ from tests.behaviour.agents import Puppet, asks, begun
 from tests.behaviour.harness import Json, Transport, eventually, refused, state_of, text_of
 from tests.behaviour.serving import Serve, over
 from tieline import Limits
-from tieline.server.auth import Auth, Bearer
+from tieline.server.auth import Auth, BearerTokens
 
 
 async def begin(agent: Transport, content: str = "go", **fields: object) -> Json:
@@ -228,7 +228,7 @@ async def test_each_caller_may_have_so_many_at_work_whichever_tenants_it_names(
     tokens = Tokens(tmp_path)
     ada, bob = (bearer(tokens.add(name)) for name in ("ada", "bob"))
     puppet = Puppet()
-    agent = await serve(puppet, auth=Auth(Bearer(tokens.path)), limits=Limits(runs_per_caller=1, queued_runs=5))
+    agent = await serve(puppet, auth=Auth(BearerTokens(tokens.path)), limits=Limits(runs_per_caller=1, queued_runs=5))
     by_ada, by_bob = agent.showing(ada), agent.showing(bob)
     first, act = await begun(by_ada, puppet)
     with refused("RateLimited") as refusal:

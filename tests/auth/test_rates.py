@@ -15,7 +15,7 @@ from tests.behaviour.harness import Transport, eventually, refused
 from tests.behaviour.serving import Serve, over
 from tieline.engine.turn import Caller
 from tieline.errors import RateLimited
-from tieline.server.auth import Auth, Basic, Bearer
+from tieline.server.auth import Auth, BearerTokens, Passwords
 from tieline.server.rates import Meter, Rates, counted, place
 
 SLOW = 0.01  # requests a second: none of a test is given back
@@ -39,7 +39,7 @@ def _details(answer: Answer) -> bytes:
 async def test_each_caller_has_its_own_rate(serve: Serve, transport: str, tokens: Tokens) -> None:
     ada, bob = (bearer(tokens.add(name)) for name in ("ada", "bob"))
     rates = Rates(requests_per_s=SLOW, burst=3)
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)), rates=rates)
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)), rates=rates)
     for _ in range(3):
         assert not (await ask(agent.showing(ada), "SendMessage", "")).refused
     for operation in ("SendMessage", "GetTask", "CancelTask"):
@@ -59,7 +59,7 @@ async def test_callers_without_a_name_are_counted_by_their_address(serve: Serve,
 @over("jsonrpc", "rest", "grpc")
 async def test_messages_of_a_day_are_limited_and_reading_is_not(serve: Serve, transport: str, tokens: Tokens) -> None:
     ada = bearer(tokens.add("ada"))
-    agent = (await serve(hello, auth=Auth(Bearer(tokens.path)), rates=Rates(messages_per_day=2))).showing(ada)
+    agent = (await serve(hello, auth=Auth(BearerTokens(tokens.path)), rates=Rates(messages_per_day=2))).showing(ada)
     task = await agent.task()
     await (await agent.stream()).rest()
     with refused("RateLimited") as refusal:
@@ -76,7 +76,7 @@ async def test_messages_of_a_day_are_limited_and_reading_is_not(serve: Serve, tr
 async def test_card_is_not_counted_nor_are_those_who_are_refused_for_who_they_are(serve: Serve, tokens: Tokens) -> None:
     ada = bearer(tokens.add("ada"))
     rates = Rates(requests_per_s=SLOW, burst=1)
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path)), rates=rates)
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path)), rates=rates)
     for _ in range(5):
         assert (await fetch(agent, "GET", "/.well-known/agent-card.json")).status == 200
         assert (await ask(agent, "SendMessage", "")).status == 401
@@ -132,7 +132,7 @@ def basic(name: str, password: str) -> dict[str, str]:
 async def test_passwords_cannot_be_tried_out_not_even_all_at_once(serve: Serve, transport: str, tokens: Tokens) -> None:
     tokens.add_password("ada", "right")
     token = tokens.add("key")
-    agent = await serve(hello, auth=Auth(Basic(tokens.path), Bearer(tokens.path), failures_per_minute=3))
+    agent = await serve(hello, auth=Auth(Passwords(tokens.path), BearerTokens(tokens.path), failures_per_minute=3))
     assert not (await ask(agent.showing(basic("ada", "right")), "SendMessage", "")).refused
 
     async def tried(number: int) -> Answer:
@@ -148,7 +148,7 @@ async def test_passwords_cannot_be_tried_out_not_even_all_at_once(serve: Serve, 
 @over("jsonrpc")
 async def test_wrong_tokens_from_an_address_lock_nobody_out_who_has_a_right_one(serve: Serve, tokens: Tokens) -> None:
     right = bearer(tokens.add())
-    agent = await serve(hello, auth=Auth(Bearer(tokens.path), failures_per_minute=2))
+    agent = await serve(hello, auth=Auth(BearerTokens(tokens.path), failures_per_minute=2))
     for _ in range(10):
         assert (await ask(agent.showing(bearer("wrong")), "SendMessage", "")).status == 401
     assert await _works(agent.showing(right))

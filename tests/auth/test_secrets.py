@@ -17,7 +17,7 @@ from tests.behaviour.harness import Transport
 from tests.behaviour.serving import Serve, over
 from tieline.engine.turn import Caller
 from tieline.errors import Unauthenticated
-from tieline.server.auth import ApiKey, Auth, Basic, Bearer, Identity, Shown, auth, secrets, tokens
+from tieline.server.auth import ApiKeys, Auth, BearerTokens, Identity, Passwords, Shown, auth, secrets, tokens
 from tieline.server.auth.identity import Refused
 from tieline.server.auth.tokens import make_token
 
@@ -35,7 +35,7 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 async def test_password_lets_its_owner_in_and_no_other_does(serve: Serve, transport: str, kept: Tokens) -> None:
     kept.add_password("ada", "päss:wörd ")
-    agent = await serve(hello, auth=Auth(Basic(kept.path)))
+    agent = await serve(hello, auth=Auth(Passwords(kept.path)))
     task = await agent.showing(basic("ada", "päss:wörd ")).task("x")
     assert (await agent.showing(basic("ada", "päss:wörd ")).get(task["id"]))["id"] == task["id"]
     for name, password in (("ada", "wrong"), ("eve", "päss:wörd "), ("", ""), ("ada", ""), ("ada", "päss:wörd")):
@@ -64,7 +64,7 @@ async def test_what_is_not_a_name_with_a_password_is_refused(
     if transport == "grpc":
         odd = odd.replace("é", "e")
     kept.add_password("ada", "pw")
-    agent = (await serve(hello, auth=Auth(Basic(kept.path)))).showing({"Authorization": odd})
+    agent = (await serve(hello, auth=Auth(Passwords(kept.path)))).showing({"Authorization": odd})
     assert (await ask(agent, "SendMessage", "")).status in (401, "UNAUTHENTICATED")
 
 
@@ -72,7 +72,7 @@ async def test_what_is_not_a_name_with_a_password_is_refused(
 async def test_token_of_somebody_is_no_password_and_a_password_no_token(serve: Serve, kept: Tokens) -> None:
     token = kept.add("ada")
     kept.add_password("bob", "a-long-password")
-    agent = await serve(hello, auth=Auth(Basic(kept.path), Bearer(kept.path), ApiKey(kept.path)))
+    agent = await serve(hello, auth=Auth(Passwords(kept.path), BearerTokens(kept.path), ApiKeys(kept.path)))
     for shown in (basic("ada", token), bearer("a-long-password"), {"X-API-Key": "a-long-password"}):
         assert (await ask(agent.showing(shown), "SendMessage", "")).status == 401
     for shown in (bearer(token), {"X-API-Key": token}, basic("bob", "a-long-password")):
@@ -86,14 +86,14 @@ async def tried(agent: Transport, path: str = "/tasks", *headers: tuple[str, str
 @over("rest")
 async def test_key_that_is_there_twice_is_refused_wherever_it_may_be(serve: Serve, kept: Tokens) -> None:
     key = kept.add()
-    in_header = await serve(hello, auth=Auth(ApiKey(kept.path)))
+    in_header = await serve(hello, auth=Auth(ApiKeys(kept.path)))
     assert await tried(in_header, "/tasks", ("x-api-KEY", key)) == 200
     assert await tried(in_header, "/tasks", ("X-API-Key", key), ("X-API-Key", key)) == 401
     assert await tried(in_header, "/tasks", ("X-API-Key", key), ("X-API-Key", "wrong")) == 401
     assert await tried(in_header, "/tasks", ("X-API-Key", "")) == 401
     assert await tried(in_header, f"/tasks?X-API-Key={key}") == 401
 
-    in_query = await serve(hello, auth=Auth(ApiKey(kept.path, location="query", parameter="key")))
+    in_query = await serve(hello, auth=Auth(ApiKeys(kept.path, location="query", parameter="key")))
     assert await tried(in_query, f"/tasks?pageSize=5&key={key}") == 200
     assert await tried(in_query, f"/tasks?%6bey={key}") == 200
     for query in (
@@ -107,7 +107,7 @@ async def test_key_that_is_there_twice_is_refused_wherever_it_may_be(serve: Serv
     ):
         assert await tried(in_query, f"/tasks?{query}") == 401, query
 
-    in_cookie = await serve(hello, auth=Auth(ApiKey(kept.path, location="cookie", parameter="key")))
+    in_cookie = await serve(hello, auth=Auth(ApiKeys(kept.path, location="cookie", parameter="key")))
     for cookie in (f"key={key}", f'key="{key}"', f"a=1; key={key}; b=2", f'odd={{"x":1}}; key={key}', f"=; ;key={key}"):
         assert await tried(in_cookie, "/tasks", ("Cookie", cookie)) == 200, cookie
     for cookie in (
@@ -126,7 +126,7 @@ async def test_key_that_is_there_twice_is_refused_wherever_it_may_be(serve: Serv
 @over("rest")
 async def test_web_pages_that_may_call_may_send_the_key_and_read_what_is_wanted(serve: Serve, kept: Tokens) -> None:
     page = "https://page.example"
-    auth = Auth(ApiKey(kept.path, parameter="X-Our-Key"))
+    auth = Auth(ApiKeys(kept.path, parameter="X-Our-Key"))
     agent = await serve(hello, auth=auth, cors_origins=[page])
     preflight = [("Origin", page), ("Access-Control-Request-Method", "GET")]
     answer = await fetch(agent, "OPTIONS", "/tasks", preflight)
@@ -141,7 +141,7 @@ async def test_web_pages_that_may_call_may_send_the_key_and_read_what_is_wanted(
 @over("rest")
 async def test_key_in_the_query_is_not_taken_for_a_field_of_the_request(serve: Serve, kept: Tokens) -> None:
     key = kept.add()
-    agent = await serve(hello, auth=Auth(ApiKey(kept.path, location="query", parameter="key")))
+    agent = await serve(hello, auth=Auth(ApiKeys(kept.path, location="query", parameter="key")))
     answer = await fetch(agent, "GET", f"/tasks?key={key}&contextId=x", VERSION)
     assert (answer.status, key in answer.text) == (200, False)
     missing = await fetch(agent, "GET", f"/tasks/absent?key={key}", VERSION)
@@ -154,8 +154,8 @@ def test_one_secret_under_two_schemes_is_checked_by_each_for_itself(tmp_path: Pa
     (tmp_path / "b").mkdir()
     ours, theirs = Tokens(tmp_path / "a"), Tokens(tmp_path / "b")
     key = ours.add("ada")
-    one = ApiKey(ours.path, parameter="One", name="the-keys-of-the-agents-of-ours")
-    other = ApiKey(theirs.path, parameter="Other", name="the-keys-of-the-agents-of-theirs")
+    one = ApiKeys(ours.path, parameter="One", name="the-keys-of-the-agents-of-ours")
+    other = ApiKeys(theirs.path, parameter="Other", name="the-keys-of-the-agents-of-theirs")
     both = Auth(one, other)
     assert _called(both, {b"one": key.encode()}).principal == "ada"
     with pytest.raises(Unauthenticated):
@@ -253,5 +253,5 @@ def test_nothing_secret_is_in_what_things_look_like_when_they_are_printed(kept: 
     seen = Shown(
         {b"authorization": b"Bearer " + shown.encode(), b"cookie": b"key=" + shown.encode()}, b"key=" + shown.encode()
     )
-    for value in (seen, line, Bearer(kept.path), Auth(Bearer(kept.path))):
+    for value in (seen, line, BearerTokens(kept.path), Auth(BearerTokens(kept.path))):
         assert shown not in repr(value) + str(value)

@@ -53,7 +53,7 @@ class Kept:
         self.credential = Bearer(self.shown)
 
     def app(self, published: Agent, **options: Any) -> App:
-        return app(published, auth=auth.Auth(auth.Bearer(self.path)), **options)
+        return app(published, auth=auth.Auth(auth.BearerTokens(self.path)), **options)
 
 
 @pytest.fixture

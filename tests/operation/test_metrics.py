@@ -20,7 +20,7 @@ from tests.server.agents import worker
 from tests.server.raw import A2A_JSON, asgi, in_loop
 from tieline import Telemetry
 from tieline.ids import new_id
-from tieline.server.auth import Auth, Bearer
+from tieline.server.auth import Auth, BearerTokens
 from tieline.server.ops import merged
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -205,7 +205,7 @@ async def test_where_callers_have_to_authenticate_metrics_are_at_the_operators_p
         assert (await call(here.url, "ListTasks", {})).status == 401
         assert (await fetch(f"{here.url}/metrics")).status == 401
         assert value(await scraped(here), "tieline_requests_total", code="UNAUTHENTICATED") >= 1
-    app = tieline.app(worker(), telemetry=Telemetry(metrics=True), auth=Auth(Bearer(tokens)))
+    app = tieline.app(worker(), telemetry=Telemetry(metrics=True), auth=Auth(BearerTokens(tokens)))
     assert (await asgi(app, "GET", "/metrics")).status == 401
     assert (await asgi(app, "GET", "/readyz")).status == 200
     await app.close()

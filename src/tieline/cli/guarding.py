@@ -147,12 +147,12 @@ def _schemes(kinds: tuple[str, ...], options: Mapping[str, Any]) -> list[Scheme]
     for given in kinds:
         kind, _, rest = given.partition(":")
         if kind in ("bearer", "basic") and not rest and tokens is not None:
-            schemes.append(auth.Bearer(tokens) if kind == "bearer" else auth.Basic(tokens))
+            schemes.append(auth.BearerTokens(tokens) if kind == "bearer" else auth.Passwords(tokens))
         elif kind == "api-key" and tokens is not None:
             location, _, parameter = (rest or "header=X-API-Key").partition("=")
             if location not in ("header", "query", "cookie") or not parameter:
                 raise UsageFault(f"--auth {given}: write api-key:header=NAME, query=NAME or cookie=NAME.")
-            schemes.append(auth.ApiKey(tokens, location=location, parameter=parameter))  # type: ignore[arg-type]
+            schemes.append(auth.ApiKeys(tokens, location=location, parameter=parameter))  # type: ignore[arg-type]
         elif kind in ("oidc", "jwt") and rest:
             if not options["audience"]:
                 raise UsageFault(f"--auth {given} needs --audience: for whom its tokens have to be.")
@@ -164,7 +164,7 @@ def _schemes(kinds: tuple[str, ...], options: Mapping[str, Any]) -> list[Scheme]
                 raise UsageFault(f"--auth {given} needs --jwks: the keys that its tokens are signed with.")
         elif kind == "mtls":
             proxies = {"proxies": options["mtls_proxy"]} if options["mtls_proxy"] else {}
-            schemes.append(auth.ClientCertificate(header=rest or None, **proxies))
+            schemes.append(auth.ClientCertificates(header=rest or None, **proxies))
         else:
             raise UsageFault(
                 f"--auth {given}: write bearer, basic, api-key, api-key:header=NAME, oidc:ISSUER, jwt:ISSUER, mtls or"

@@ -22,7 +22,7 @@ from tieline.engine.service import Limits
 from tieline.operation.observing import Telemetry
 from tieline.server.asgi import App, app
 from tieline.server.auth.auth import Auth
-from tieline.server.auth.certificate import ClientCertificate
+from tieline.server.auth.certificate import ClientCertificates
 from tieline.server.loading import CannotServe
 from tieline.server.rates import Rates
 from tieline.server.tls import Tls
@@ -371,7 +371,7 @@ def _protocol() -> type[asyncio.Protocol] | str:
 
 def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
     """Raises ValueError when certificates of callers are wanted, and nobody asks for any."""
-    wanted = [] if auth is None else [each for each in auth.schemes.values() if isinstance(each, ClientCertificate)]
+    wanted = [] if auth is None else [each for each in auth.schemes.values() if isinstance(each, ClientCertificates)]
     asked = tls is not None and tls.client_ca is not None
     if any(each.header is None for each in wanted) and not asked:
         raise ValueError(

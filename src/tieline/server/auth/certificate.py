@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from tieline.card import MutualTlsSecurityScheme, SecurityScheme
 from tieline.server.auth.identity import Identity, Refused, Shown
 
-__all__ = ["ClientCertificate"]
+__all__ = ["ClientCertificates"]
 
 
-class ClientCertificate:
+class ClientCertificates:
     """A client certificate. Its subject, as a distinguished name (RFC 4514), owns what its caller makes.
 
     Without `header` the server itself asks for certificates (`tieline serve --tls-client-ca`). With it, a proxy does,

@@ -14,7 +14,7 @@ from tieline.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityS
 from tieline.server.auth.identity import Expired, Identity, Refused, Shown
 from tieline.server.auth.tokens import Token, TokenFile, is_password
 
-__all__ = ["ApiKey", "Basic", "Bearer", "bearer_of"]
+__all__ = ["ApiKeys", "BearerTokens", "Passwords", "bearer_of"]
 
 _AT_ONCE: Final = 2  # passwords that are looked at
 
@@ -59,7 +59,7 @@ class _OfFile:
         return self._tokens.generation
 
 
-class Bearer(_OfFile):
+class BearerTokens(_OfFile):
     """`Authorization: Bearer TOKEN`, by a file of hashes (`tieline token create` writes it)."""
 
     def __init__(self, tokens: TokenFile | str | os.PathLike[str], *, name: str = "bearer") -> None:
@@ -74,7 +74,7 @@ class Bearer(_OfFile):
         return _identity(self._tokens.of_token(secret), "The bearer token is not known, or valid no more.")
 
 
-class ApiKey(_OfFile):
+class ApiKeys(_OfFile):
     """A key in a header, a query parameter or a cookie, by the same kind of file."""
 
     def __init__(
@@ -119,7 +119,7 @@ class ApiKey(_OfFile):
         return _identity(self._tokens.of_token(secret), "The API key is not known, or valid no more.")
 
 
-class Basic(_OfFile):
+class Passwords(_OfFile):
     """`Authorization: Basic`, a name with a password (RFC 7617), by the same kind of file."""
 
     guessable = True
