@@ -1,10 +1,10 @@
-"""What webhooks cost the streams of their tasks: 20 tasks of 100 events a second each, with a webhook each, and without.
+"""What webhooks cost the streams of their tasks: 20 of 100 events a second each, with a webhook each, and without.
 
     python -m benchmarks.push [--tasks 20] [--rate 100] [--seconds 3] [--rounds 3]
 
 The server runs on one core; whoever reads the streams and the webhooks on another. An event carries the time at which
 the agent gave it; its latency is what passes until the stream has it. In each round the three take turns: without
-webhooks, with webhooks that answer, and with webhooks that never do. The store is SQLite, as `tieline serve` has it.
+webhooks, with webhooks that answer, and with webhooks that never do; the next one begins when all has been told. The store is SQLite, as `tieline serve` has it.
 """
 
 from __future__ import annotations
@@ -111,15 +111,16 @@ async def _measure(port: int, tasks: int, rate: int, seconds: float, rounds: int
     count = int(rate * seconds)
     await _round(url, None, 2, rate, 20)
     figures: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in _KINDS}
+    wanted = 0
     for _ in range(rounds):
         for kind in _KINDS:
             latencies, events = await _round(url, hooks[kind], tasks, rate, count)
             cuts = statistics.quantiles(latencies, n=100)
             figures[kind].append((statistics.median(latencies), cuts[98], events))
-    wanted = rounds * tasks * count
-    async with asyncio.timeout(_TOTAL_S):
-        while _Webhook.told < wanted:  # noqa: ASYNC110 - what is waited for is known by asking only
-            await asyncio.sleep(0.05)
+            wanted += tasks * count * (kind == "answering")
+            async with asyncio.timeout(_TOTAL_S):
+                while _Webhook.told < wanted:  # noqa: ASYNC110 - what is waited for is known by asking only
+                    await asyncio.sleep(0.05)
     print(f"{tasks} tasks of {rate} events a second each; medians of {rounds} rounds\n")
     print("| webhooks | p50, ms | p99, ms | events a second | p50, times | p99, times |")
     print("|---|---|---|---|---|---|")

@@ -213,7 +213,7 @@ class Delivery:
             if sent.delivered:
                 self._observe("delivered", took_s)
                 self._after = number
-                self._note_soon()
+                self._webhooks.note_later(self)
                 return True
             failed += 1
             # What is known here is in the store, too, and this may take long.
@@ -268,10 +268,14 @@ class Delivery:
 
     # --- how far it has come ------------------------------------------------------------------------------------------
 
-    def _note_soon(self) -> None:
+    def note(self) -> None:
         """Have the store know how far it has come; while that is on its way, more may come together."""
-        if self._noting is None and self._noted < self._after:
+        if self._ended or self._noting is not None or self._noted >= self._after:
+            return
+        try:
             self._tell_store()
+        except StoreError as error:
+            log.error("webhook %s of task %s: %s", self.webhook.id, self.key[1], error)
 
     def _tell_store(self) -> None:
         after = self._told = self._after
@@ -288,16 +292,14 @@ class Delivery:
         if noting.cancelled() or noting.exception() is not None:
             return  # it is noted with the next one, or at the end
         self._noted = max(self._noted, after)
-        if not self._ended:
-            try:
-                self._note_soon()
-            except StoreError as error:
-                log.error("webhook %s of task %s: %s", self.webhook.id, self.key[1], error)
+        if self._noted < self._after and not self._ended:
+            self._webhooks.note_later(self)
 
     async def _note(self) -> None:
         """Have the store know how far it has come. Raises StoreError."""
         while self._noted < self._after:
-            self._note_soon()
+            if self._noting is None:
+                self._tell_store()
             if self._noting is not None:
                 await asyncio.shield(self._noting)
                 await asyncio.sleep(0)  # `_after_noting` is called in the next turn of the loop

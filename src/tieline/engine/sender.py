@@ -12,6 +12,7 @@ import errno
 import re
 import socket
 import ssl
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,6 +40,9 @@ _CONNECT_S: Final = 5.0
 _TOTAL_S: Final = 15.0  # A2A 1.0 §4.3.3 recommends 10 to 30
 _RESPONSE_BYTES: Final = 64 * 1024
 _REST_S: Final = 1.0  # for what an answer has behind its head
+_LONG_TURN_S: Final = 0.002
+_LEAST_GAP_S: Final = 0.0005
+_MOST_GAP_S: Final = 0.005  # 200 a second: a tenth of a core, about
 _KEPT_S: Final = 15.0  # an idle connection
 _RESOLVED_S: Final = 5.0  # how long an answer of DNS is taken for true
 _RESOLVED_NAMES: Final = 4096
@@ -91,6 +95,7 @@ class Sender:
         self._names = _Names(guard, resolve or _system_addresses, connect_s, resolved_s)
         self._slots = asyncio.Semaphore(at_once)
         self._per_host = at_once_per_host
+        self._pace = _Pace()
         self._hosts: dict[tuple[str, int], _Queue] = {}
         self._connect_s = connect_s
         self._total_s = total_s
@@ -110,6 +115,7 @@ class Sender:
             target = self.guard.check(url)
         except ValueError as error:
             return Sent(0, None, f"The webhook's URL {error}.")
+        await self._pace.turn()
         place = (target.host, target.port)
         queue = self._hosts.get(place)
         if queue is None:
@@ -205,6 +211,33 @@ class Sender:
 
 _DELIVERED: Final = Sent(200)
 _ENDING: Final = Sent(0, None, "The server is ending.")
+
+
+class _Pace:
+    """How fast POSTs may follow each other, so that the event loop has its time for the tasks.
+
+    A turn of the loop that takes long says that it has much to do: then POSTs are made further apart, all together, not
+    each for itself. What is told late is told all the same.
+    """
+
+    def __init__(self) -> None:
+        self._gap_s = 0.0
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        """Wait until it is one more POST's turn."""
+        began = time.perf_counter()
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        if now - began > _LONG_TURN_S:
+            self._gap_s = min(max(self._gap_s, _LEAST_GAP_S) * 1.2, _MOST_GAP_S)
+        elif self._gap_s:
+            self._gap_s = self._gap_s * 0.95 if self._gap_s > _LEAST_GAP_S else 0.0
+        if self._gap_s or self._next > now:
+            at = max(self._next, now)
+            self._next = at + self._gap_s
+            if at > now:
+                await asyncio.sleep(at - now)
 
 
 class _Queue:

@@ -33,6 +33,7 @@ log = logging.getLogger("tieline.push")
 
 _CLOSE_S: Final = 2.0
 _LAST_S: Final = 1.0
+_NOTE_S: Final = 0.1  # what a process that is killed may tell again
 _STORE_AWAY_S: Final = 5.0
 _ID_CHARACTERS: Final = 256
 _DEAD: Final = 1000
@@ -56,6 +57,8 @@ class Webhooks:
         self._deliveries: dict[tuple[str, str], dict[str, Delivery]] = {}  # by scope and task id, then by its own id
         self._tasks: set[asyncio.Task[None]] = set()
         self._readings: set[_Reading] = set()
+        self._come_on: set[Delivery] = set()  # those of which the store does not know yet how far they have come
+        self._noting: asyncio.TimerHandle | None = None
         self._taking = False
         self._closed = False
 
@@ -92,6 +95,10 @@ class Webhooks:
             each.finish()
         if late := [each.task for each in deliveries if not each.waiting and not each.task.done()]:
             await asyncio.wait(late, timeout=_LAST_S)
+        if self._noting is not None:
+            self._noting.cancel()
+            self._noting = None
+        self._come_on.clear()  # each notes for itself when it ends
         left = [*self._tasks, *(each.task for each in deliveries)]
         for task in left:
             task.cancel()
@@ -136,6 +143,7 @@ class Webhooks:
 
     def ended(self, delivery: Delivery) -> None:
         """A delivery is over, for now."""
+        self._come_on.discard(delivery)
         some = self._deliveries.get(delivery.key)
         if some is not None and some.get(delivery.webhook.id) is delivery:
             del some[delivery.webhook.id]
@@ -147,6 +155,18 @@ class Webhooks:
         store = self.service.store
         if store.shared:
             cast(SharedStore, store).release_webhook(delivery.webhook)
+
+    def note_later(self, delivery: Delivery) -> None:
+        """Have the store know how far a delivery has come, in a moment: all together, in one write."""
+        self._come_on.add(delivery)
+        if self._noting is None:
+            self._noting = asyncio.get_running_loop().call_later(_NOTE_S, self._note)
+
+    def _note(self) -> None:
+        self._noting = None
+        come_on, self._come_on = self._come_on, set()
+        for delivery in come_on:
+            delivery.note()
 
     # --- what happens to tasks ----------------------------------------------------------------------------------------
 
