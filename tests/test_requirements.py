@@ -215,7 +215,7 @@ def test_the_script_prints_the_rows_without_a_test_and_fails_while_there_are_any
     waits = next(row.id for row in ROWS.values() if row.later)
     assert waits not in plain.stdout
     assert "test_marked.py::test_it" in full.stdout
-    assert ROWS["push.payload"].text in full.stdout.partition("Later:")[2]
+    assert ROWS[waits].text in full.stdout.partition("Later:")[2]
     assert f"| {ROWS['rest.bodies'].text} `rest.bodies` | MUST | both |  |  | 1 |  |" in table.stdout
 
 
