@@ -142,6 +142,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "11.5": "REST: Query Parameters",
     "11.6": "REST: Errors",
     "11.7": "REST: Streaming",
+    "13.1": "Authorization Scoping",
+    "13.2": "Push Notification Security",
     "13.3": "Extended Agent Card Access",
 }
 

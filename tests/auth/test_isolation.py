@@ -57,6 +57,7 @@ def same(answer: Answer, id_: str, other: Answer, other_id: str) -> bool:
     return answer.without(id_) == other.without(other_id)
 
 
+@pytest.mark.requirement("scoping.every-operation")
 async def test_task_of_another_caller_is_as_one_that_is_not_there(serve: Serve, transport: str, tokens: Tokens) -> None:
     ada, bob, task, act = await puppet_of_ada(serve, tokens)
     for operation in operations_of(transport):
@@ -76,6 +77,7 @@ async def test_task_of_another_caller_is_as_one_that_is_not_there(serve: Serve, 
         assert same(theirs, task["id"], await ask(bob, operation, absent), absent), operation
 
 
+@pytest.mark.requirement("scoping.every-operation")
 async def test_webhook_of_another_caller_is_as_one_that_is_not_there(
     serve: Serve, transport: str, tokens: Tokens
 ) -> None:

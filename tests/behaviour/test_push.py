@@ -574,6 +574,7 @@ async def test_what_was_not_delivered_before_a_restart_is_delivered_behind_it(se
 
 
 @every_store
+@pytest.mark.requirement("push-security.retries")
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_webhook_that_fails_nine_times_of_ten_hears_every_event_in_order(
     serve: Serve, hook: Hook, seed: int

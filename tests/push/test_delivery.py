@@ -203,6 +203,15 @@ async def test_webhook_whose_log_is_not_kept_any_more_gets_the_task_instead(vers
 # --- giving up --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("push-security.backoff")
+def test_pauses_double_up_to_the_longest_and_are_no_shorter_than_half() -> None:
+    settings = Push(first_pause_s=1, longest_pause_s=20)
+    for failed, longest in enumerate((1, 2, 4, 8, 16, 20, 20), start=1):
+        pauses = [settings.pause_s(failed, None) for _ in range(50)]
+        assert longest / 2 <= min(pauses) <= max(pauses) <= longest
+    assert settings.pause_s(1, 30) == 30  # as the receiver asks
+
+
 @in_loop
 async def test_receiver_that_asks_for_more_patience_than_there_is_is_asked_once_more_at_the_end() -> None:
     async with hook(lambda post: status(503, b"Retry-After: 3600")) as at, service(talker, push(give_up_s=0.2)) as made:

@@ -137,6 +137,7 @@ def test_names_of_this_machine_are_loopback_without_asking_dns(name: str) -> Non
     Guard(allow_loopback=True).check(f"http://{name}:8000/")
 
 
+@pytest.mark.requirement("push-security.https")
 def test_plain_http_is_refused_by_default_and_to_public_addresses_always() -> None:
     with pytest.raises(ValueError, match="has to be an https URL"):
         Guard().check("http://example.com/")

@@ -556,6 +556,7 @@ async def test_slow_handler_is_not_given_the_same_again_while_it_is_at_work() ->
         assert seen == ["a"]
 
 
+@pytest.mark.requirement("push-security.receiver-bounded")
 @in_loop
 async def test_receiver_holds_only_so_many_and_ends_its_iterators_when_it_is_closed() -> None:
     receiver = WebhookReceiver(anyone=True, waiting=2, answer_s=0.05)

@@ -80,6 +80,7 @@ async def test_certificate_of_another_host_or_of_an_unknown_authority_is_refused
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("push-security.urls-checked")
 @in_loop
 async def test_name_that_first_means_an_allowed_and_then_a_private_address_is_refused_from_then_on() -> None:
     here = ["127.0.0.1"]
@@ -116,6 +117,7 @@ async def test_name_with_one_address_among_several_that_is_not_allowed_is_refuse
         assert at.connections == 0
 
 
+@pytest.mark.requirement("push-security.urls-checked")
 @in_loop
 async def test_public_name_at_a_private_address_is_refused_by_default() -> None:
     async with receiver(tls=server_side()) as at, names(["127.0.0.1"]) as dns:
