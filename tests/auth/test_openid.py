@@ -26,7 +26,7 @@ from tests.behaviour.serving import Serve, over
 from tests.oidc.running import OidcProvider
 from tieline import Turn
 from tieline.server.auth import Auth, BearerTokens, Jwt, OpenIdConnect
-from tieline.server.auth.keys import PublicKeys, is_safe_url
+from tieline.server.keys import PublicKeys, is_safe_url
 
 INVALID = 'Bearer error="invalid_token"'
 ISSUER = "https://issuer.example"
@@ -315,7 +315,7 @@ async def test_keys_that_are_known_stay_in_use_while_the_provider_is_away(
     jwks.publish(public(key, kid="one"))
     agent = await served(serve, Auth(Jwt(ISSUER, audience="agents", jwks=jwks.url)))
     assert await works(agent, signed(key, "ES256", kid="one"))
-    monkeypatch.setattr("tieline.server.auth.keys._OLD_S", 0.0)
+    monkeypatch.setattr("tieline.server.keys._OLD_S", 0.0)
     jwks.stop()
     assert await works(agent, signed(key, "ES256", kid="one", typ="at+jwt"))
 

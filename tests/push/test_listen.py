@@ -184,7 +184,7 @@ def test_what_makes_no_sense_is_a_usage_error_and_a_taken_port_is_said(command: 
         (("--token-file", empty), "is empty"),
         (("--basic-file", secret(command, "b", "nocolon")), "USER:PASSWORD"),
         (("--audience", "https://me.example"), "give the sender's jwks"),
-        (("--jwks", "http://agents.example/jwks.json"), "it has to be https"),
+        (("--jwks", "http://agents.example/jwks.json"), "fetched by https"),
     ):
         ended = command("push", "listen", "--port", "0", *words)
         assert ended.code == 2, ended

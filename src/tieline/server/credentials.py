@@ -85,7 +85,8 @@ class Credentials:
         """What the signature says, where one is asked for. Raises Refused: 401, 403, or 503 without the keys."""
         if self._verifier is None:
             return None
-        from tieline.server.jwks import KeysUnavailable, NotSigned
+        from tieline.server.jwks import NotSigned
+        from tieline.server.keys import KeysUnavailable
 
         token = headers.get(_SIGNATURE)
         if token is None:

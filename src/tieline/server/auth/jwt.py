@@ -67,16 +67,7 @@ class Jwt:
         self._begin(issuer, audience, tenant_claim, skew_s, algorithms, name)
         self.declared = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme("Bearer", bearer_format="JWT"))
         keys = _keys_module()
-        if "://" in jwks:
-            if not keys.is_safe_url(jwks):
-                raise ValueError(f"keys are fetched by https (by http from this machine alone), not from {jwks}")
-
-            async def url() -> str:
-                return jwks
-
-            self._keys = keys.PublicKeys(url=url)
-        else:
-            self._keys = keys.PublicKeys(file=Path(jwks))
+        self._keys = keys.PublicKeys(url=jwks) if "://" in jwks else keys.PublicKeys(file=Path(jwks))
 
     def _begin(
         self,
@@ -212,9 +203,9 @@ class OpenIdConnect(Jwt):
 
 
 def _keys_module() -> Any:
-    """tieline.server.auth.keys, which needs joserfc. Raises ImportError."""
+    """tieline.server.keys, which needs joserfc. Raises ImportError."""
     try:
-        from tieline.server.auth import keys
+        from tieline.server import keys
     except ImportError as error:
         raise ImportError(f"Tokens that others sign need: pip install 'tieline[auth]' ({error})") from None
     return keys

@@ -72,17 +72,23 @@ async def fetched_json(url: str) -> dict[str, Any]:
 
 
 class PublicKeys:
-    """Keys that tokens may be signed with, by a URL that is found out when it is needed first, or from a file.
+    """Keys that tokens may be signed with: from a URL, which may be found out when it is needed first, or a file.
 
     `generation` changes with the keys.
     """
 
     again_s: ClassVar[float] = 10.0  # between two fetches that unknown keys, or an issuer that is away, bring about
 
-    def __init__(self, *, url: Callable[[], Awaitable[str]] | None = None, file: Path | None = None) -> None:
-        """Raises ValueError when the file holds no keys."""
+    def __init__(
+        self,
+        *,
+        url: str | Callable[[], Awaitable[str]] | None = None,
+        file: Path | None = None,
+        document: Any = None,
+    ) -> None:
+        """Raises ValueError when the URL is not safe, or the file or document holds no keys."""
         self.generation = 0
-        self._url = url
+        self._url = url if url is None or callable(url) else _said(url)
         self._keys: dict[str, _Key] = {}  # by key id
         self._nameless: list[_Key] = []
         self._fetched = -_STALE_S * 2  # monotonic
@@ -93,6 +99,11 @@ class PublicKeys:
                 self._take(json.loads(file.read_bytes()))
             except (OSError, ValueError, KeysUnavailable) as error:
                 raise ValueError(f"{file} holds no JWKS: {error}") from None
+        if document is not None:
+            try:
+                self._take(document)
+            except KeysUnavailable as error:
+                raise ValueError(f"the document is no JWKS: {error}") from None
 
     async def for_header(self, header: dict[str, Any]) -> list[_Key]:
         """The keys that a token with this header may be signed with; [] when there is none.
@@ -171,6 +182,17 @@ class PublicKeys:
         if _prints(named, nameless) != _prints(self._keys, self._nameless):
             self.generation += 1
         self._keys, self._nameless = named, nameless
+
+
+def _said(url: str) -> Callable[[], Awaitable[str]]:
+    """A URL that is known already. Raises ValueError."""
+    if not is_safe_url(url):
+        raise ValueError(f"keys are fetched by https (by http from this machine alone), not from {url}")
+
+    async def known() -> str:
+        return url
+
+    return known
 
 
 def _usable(raw: Any) -> _Key | None:
