@@ -4,7 +4,8 @@
 
 The server runs on one core; whoever reads the streams and the webhooks on another. An event carries the time at which
 the agent gave it; its latency is what passes until the stream has it. In each round the three take turns: without
-webhooks, with webhooks that answer, and with webhooks that never do; the next one begins when all has been told. The store is SQLite, as `tieline serve` has it.
+webhooks, with webhooks that answer, and with webhooks that never do; the next one begins when all has been told. The
+store is SQLite, as `tieline serve` has it.
 """
 
 from __future__ import annotations
