@@ -18,7 +18,8 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final, cast
 
 import uvloop
@@ -33,7 +34,7 @@ _TOTAL_S: Final = 60.0
 
 
 @agent(name="Ticker", description="Says the time so many times a second.")
-async def ticker(turn: Turn) -> AsyncIterator[str]:
+async def ticker(turn: Turn) -> AsyncGenerator[str, None]:
     count, rate = (int(word) for word in turn.text.split())
     began = time.monotonic()
     for number in range(count):
@@ -107,7 +108,7 @@ async def _measure(port: int, tasks: int, rate: int, seconds: float, rounds: int
                 await asyncio.sleep(0.05)
     hooks: dict[str, str | None] = {"without": None}
     for kind in _KINDS[1:]:
-        server = await loop.create_server(lambda silent=kind == "silent": _Webhook(silent), "127.0.0.1", 0)
+        server = await loop.create_server(partial(_Webhook, kind == "silent"), "127.0.0.1", 0)
         hooks[kind] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     count = int(rate * seconds)
     await _round(url, None, 2, rate, 20)
