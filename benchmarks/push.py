@@ -4,7 +4,8 @@
 
 The server runs on one core; whoever reads the streams and the webhooks on another. An event carries the time at which
 the agent gave it; its latency is what passes until the stream has it. In each round the three take turns: without
-webhooks, with webhooks that answer, and with webhooks that never do; the next one begins when all has been told. The store is SQLite, as `tieline serve` has it.
+webhooks, with webhooks that answer, and with webhooks that never do; the next one begins when all has been told. The
+store is SQLite, as `tieline serve` has it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final, cast
 
 import uvloop
@@ -32,7 +34,7 @@ _TOTAL_S: Final = 60.0
 
 
 @agent(name="Ticker", description="Says the time so many times a second.")
-async def ticker(turn: Turn) -> AsyncIterator[str]:
+async def ticker(turn: Turn) -> AsyncGenerator[str, None]:
     count, rate = (int(word) for word in turn.text.split())
     began = time.monotonic()
     for number in range(count):
@@ -106,7 +108,7 @@ async def _measure(port: int, tasks: int, rate: int, seconds: float, rounds: int
                 await asyncio.sleep(0.05)
     hooks: dict[str, str | None] = {"without": None}
     for kind in _KINDS[1:]:
-        server = await loop.create_server(lambda silent=kind == "silent": _Webhook(silent), "127.0.0.1", 0)
+        server = await loop.create_server(partial(_Webhook, kind == "silent"), "127.0.0.1", 0)
         hooks[kind] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     count = int(rate * seconds)
     await _round(url, None, 2, rate, 20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import tieline
 from tieline import Limits, Turn, agent
@@ -17,7 +17,7 @@ EVENTS = 20
 
 
 @agent(name="Counter", description="Counts.")
-async def counter(turn: Turn) -> AsyncIterator[str]:
+async def counter(turn: Turn) -> AsyncGenerator[str, None]:
     for number in range(EVENTS):
         await turn.status(f"{number} of {EVENTS}")
         yield f"{number} "

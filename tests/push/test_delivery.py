@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,13 @@ SCOPE = "0:/0:/"
 
 
 @agent(name="Talker", description="Says so many words.")
-async def talker(turn: Turn) -> AsyncIterator[Any]:
+async def talker(turn: Turn) -> AsyncGenerator[Any, None]:
     for number in range(int(turn.text)):
         yield f"{number} "
 
 
 @agent(name="Asker", description="Asks twice.")
-async def asker(turn: Turn) -> AsyncIterator[Any]:
+async def asker(turn: Turn) -> AsyncGenerator[Any, None]:
     yield f"{turn.text}? "
     yield TaskState.INPUT_REQUIRED if turn.text != "end" else TaskState.COMPLETED
 

@@ -54,7 +54,7 @@ async def served(*arguments: str, **variables: str) -> AsyncIterator[Server]:
     """`tieline serve` with these arguments; killed at the end if it has not ended."""
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     process = await asyncio.create_subprocess_exec(
-        *(TIELINE, "serve", *(() if "--port" in arguments else ("--port", "0")), *arguments),
+        *[str(TIELINE), "serve", *(["--port", "0"] if "--port" not in arguments else []), *arguments],
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -76,7 +76,7 @@ async def test_signed_notifications_are_taken_and_forged_and_replayed_ones_are_n
         taken: list[Any] = []
 
         async def take() -> None:
-            taken.append(await anext(receiver))  # type: ignore[call-overload]
+            taken.append(await anext(receiver))
 
         taking = asyncio.ensure_future(take())
         assert await posted(url, body, signed, '"t/x/1"') == 200
