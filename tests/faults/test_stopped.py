@@ -42,7 +42,7 @@ async def test_sigterm_lets_agents_finish_keeps_what_waits_and_ends_every_stream
             status, refusal = await other.request("POST", "/message:send", message("say hello"))
             late += status == 200
         assert status == 503, refusal
-        assert refusal["error"]["status"] == "RESOURCE_EXHAUSTED"
+        assert refusal["error"]["status"] == "UNAVAILABLE"
 
         for events in await asyncio.gather(*(caller.all() for caller in talking)):
             assert events[-1].state == "COMPLETED"

@@ -189,7 +189,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
 def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path, *tmp_path.parents[:2]):
+    for path in (tmp_path, *tmp_path.parents[:3]):
         path.chmod(0o755)
     for below in ("read-only", "read-only/new"):
         folder = tmp_path / below
@@ -206,7 +206,7 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
 def test_a_file_that_may_only_be_read_is_refused_at_the_start(tmp_path: Path) -> None:
-    for path in (tmp_path, *tmp_path.parents[:2]):
+    for path in (tmp_path, *tmp_path.parents[:3]):
         path.chmod(0o755)
 
     async def make() -> None:
