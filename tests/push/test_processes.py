@@ -74,7 +74,7 @@ async def served(*arguments: str, **variables: str) -> AsyncIterator[Server]:
 async def tieline_says(*arguments: str) -> Any:
     """What a command prints, as JSON."""
     process = await asyncio.create_subprocess_exec(
-        *(TIELINE, *arguments, "-o", "json"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *[str(TIELINE), *arguments, "-o", "json"], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, errors = await process.communicate()
     assert process.returncode == 0, errors
