@@ -265,7 +265,11 @@ async def test_delivery_that_is_stopped_before_its_first_step_can_begin_again() 
         deliveries(made)[0].stop()
         await over(made)
         made.webhooks.begin(webhook)
+        await at.until(lambda: bool(at.posts))
+        deliveries(made)[0].stop()
+        made.webhooks.begin(webhook)
         await at.until_told("COMPLETED")
+        await over(made)
 
 
 @in_loop

@@ -53,8 +53,11 @@ def run(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 async def served(*arguments: str, **variables: str) -> AsyncIterator[Server]:
     """`tieline serve` with these arguments; killed at the end if it has not ended."""
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    command = [str(TIELINE), "serve", *arguments]
+    if "--port" not in arguments:
+        command += ["--port", "0"]
     process = await asyncio.create_subprocess_exec(
-        *[str(TIELINE), "serve", *(["--port", "0"] if "--port" not in arguments else []), *arguments],
+        *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -71,7 +74,7 @@ async def served(*arguments: str, **variables: str) -> AsyncIterator[Server]:
 async def tieline_says(*arguments: str) -> Any:
     """What a command prints, as JSON."""
     process = await asyncio.create_subprocess_exec(
-        *(str(TIELINE), *arguments, "-o", "json"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *[str(TIELINE), *arguments, "-o", "json"], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, errors = await process.communicate()
     assert process.returncode == 0, errors

@@ -67,6 +67,11 @@ class Delivery:
     def key(self) -> tuple[str, str]:
         return self.webhook.scope, self.webhook.task_id
 
+    @property
+    def over(self) -> bool:
+        """Whether it has been told to deliver no more."""
+        return self._over
+
     def finish(self) -> None:
         """Deliver no more behind what is under way."""
         self._over = True

@@ -131,7 +131,7 @@ class Webhooks:
         some = self._deliveries.setdefault((webhook.scope, webhook.task_id), {})
         before = some.get(webhook.id)
         if before is not None:
-            if before.webhook.created == webhook.created:
+            if before.webhook.created == webhook.created and not before.over:
                 return
             before.stop()
         if run is not None:
@@ -140,18 +140,23 @@ class Webhooks:
             some[webhook.id] = Delivery(self, self._push, webhook, run)
         except (msgspec.MsgspecError, A2AError):  # another version of tieline may have written it
             log.error("webhook %s of task %s cannot be read", webhook.id, webhook.task_id)
+            if not some:
+                del self._deliveries[webhook.scope, webhook.task_id]
 
     def ended(self, delivery: Delivery) -> None:
         """A delivery is over, for now."""
         self._come_on.discard(delivery)
-        some = self._deliveries.get(delivery.key)
-        if some is not None and some.get(delivery.webhook.id) is delivery:
-            del some[delivery.webhook.id]
+        some = self._deliveries.get(delivery.key, {})
+        current = some.get(delivery.webhook.id, delivery)
+        if current is delivery:
+            some.pop(delivery.webhook.id, None)
             if not some:
-                del self._deliveries[delivery.key]
+                self._deliveries.pop(delivery.key, None)
             run = self.service.runs.get(delivery.key)
             if run is not None:
                 run.hooked = True  # what it says later is to be delivered
+        elif current.webhook.created == delivery.webhook.created:
+            return  # the same one is being delivered anew
         store = self.service.store
         if store.shared:
             cast(SharedStore, store).release_webhook(delivery.webhook)
