@@ -285,11 +285,13 @@ class Scene:
         await self.settle()
 
     async def settle(self) -> None:
-        """Write what is to be written until the loop has nothing to do."""
-        for _ in range(30):
+        """Write what is to be written until the loop has nothing to do: on a busy machine agents take more turns."""
+        for turn in range(2000):
             while self.store.held:
                 self.store.release()
             await asyncio.sleep(0)
+            if turn > 30 and not self.service.busy and all(call.done() for call in self.calls):
+                break
 
     async def check(self) -> None:
         for call in self.calls:
