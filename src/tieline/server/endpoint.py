@@ -128,9 +128,13 @@ class Endpoint:
     async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
         """Who calls, if it may call now. Raises Unauthenticated, RateLimited, Overloaded."""
         caller = _PLAIN_CALLER
-        if self._auth is not None:
-            found = self._auth.caller(_shown(scope, headers))
-            caller = found if isinstance(found, Caller) else await found
+        auth = self._auth
+        if auth is not None:
+            known = auth.known(headers) if len(headers) == len(scope["headers"]) else None
+            if known is None:
+                found = auth.caller(_shown(scope, headers))
+                known = found if isinstance(found, Caller) else await found
+            caller = known
         if self._meter is not None:
             self._meter.request(counted(caller, _address(scope)))
         return caller
