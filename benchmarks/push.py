@@ -3,8 +3,9 @@
     python -m benchmarks.push [--tasks 20] [--rate 100] [--seconds 3] [--rounds 3]
 
 The server runs on one core; whoever reads the streams and the webhooks on another. An event carries the time at which
-the agent gave it; its latency is what passes until the stream has it. In each round the three take turns: without
-webhooks, with webhooks that answer, and with webhooks that never do; the next one begins when all has been told. The
+the agent gave it; its latency is what passes until the stream has it, and "webhooks behind" until its webhook has it.
+In each round the three take turns: without webhooks, with webhooks that answer, and with webhooks that never do; the
+next one begins when all has been told. "told a second" counts from the first notification of a round to its last. The
 store is SQLite, as `tieline serve` has it.
 """
 
@@ -14,13 +15,14 @@ import argparse
 import asyncio
 import multiprocessing
 import os
+import re
 import socket
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 import uvloop
 
@@ -31,6 +33,7 @@ from tieline.engine.push import Push
 
 _KINDS: Final = ("without", "answering", "silent")
 _TOTAL_S: Final = 60.0
+_TOLD: Final = re.compile(rb"(\d{9,}) ")  # in a notification: when the agent gave the text
 
 
 @agent(name="Ticker", description="Says the time so many times a second.")
@@ -54,7 +57,7 @@ def _serve(port: int, folder: str) -> None:
 class _Webhook(asyncio.Protocol):
     """Answers each notification, or none."""
 
-    told = 0
+    told: ClassVar[list[tuple[float, float]]] = []  # when, in seconds, and how long after the event, in milliseconds
 
     def __init__(self, silent: bool) -> None:
         self._silent = silent
@@ -69,9 +72,11 @@ class _Webhook(asyncio.Protocol):
             length = int(self._data[:end].lower().partition(b"content-length:")[2].split(b"\r\n")[0])
             if len(self._data) < end + 4 + length:
                 return
-            self._data = self._data[end + 4 + length :]
+            body, self._data = self._data[end + 4 : end + 4 + length], self._data[end + 4 + length :]
             if not self._silent:
-                _Webhook.told += 1
+                now = time.monotonic_ns()
+                for given in _TOLD.findall(body):
+                    _Webhook.told.append((now / 1e9, (now - int(given)) / 1e6))
                 self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
@@ -113,16 +118,18 @@ async def _measure(port: int, tasks: int, rate: int, seconds: float, rounds: int
     count = int(rate * seconds)
     await _round(url, None, 2, rate, 20)
     figures: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in _KINDS}
-    wanted = 0
+    behind: list[tuple[float, float, float]] = []
     for _ in range(rounds):
         for kind in _KINDS:
             latencies, events = await _round(url, hooks[kind], tasks, rate, count)
-            cuts = statistics.quantiles(latencies, n=100)
-            figures[kind].append((statistics.median(latencies), cuts[98], events))
-            wanted += tasks * count * (kind == "answering")
-            async with asyncio.timeout(_TOTAL_S):
-                while _Webhook.told < wanted:  # noqa: ASYNC110 - what is waited for is known by asking only
-                    await asyncio.sleep(0.05)
+            figures[kind].append((*_cuts(latencies), events))
+            if kind == "answering":
+                async with asyncio.timeout(_TOTAL_S):
+                    while len(_Webhook.told) < tasks * count:  # noqa: ASYNC110 - it is known by asking only
+                        await asyncio.sleep(0.05)
+                when, late = zip(*_Webhook.told, strict=True)
+                behind.append((*_cuts(late), len(when) / (max(when) - min(when))))
+                _Webhook.told.clear()
     print(f"{tasks} tasks of {rate} events a second each; medians of {rounds} rounds\n")
     print("| webhooks | p50, ms | p99, ms | events a second | p50, times | p99, times |")
     print("|---|---|---|---|---|---|")
@@ -133,6 +140,13 @@ async def _measure(port: int, tasks: int, rate: int, seconds: float, rounds: int
             for index in range(2)
         ]
         print(f"| {kind} | {p50:.2f} | {p99:.2f} | {events:,.0f} | {times[0]:.2f} | {times[1]:.2f} |")
+    p50, p99, told = (statistics.median(each[index] for each in behind) for index in range(3))
+    print(f"\nwebhooks behind: p50 {p50:.2f} ms, p99 {p99:.2f} ms; told a second: {told:,.0f}")
+
+
+def _cuts(values: Sequence[float]) -> tuple[float, float]:
+    """The median and the 99th of a hundred."""
+    return statistics.median(values), statistics.quantiles(values, n=100)[98]
 
 
 def main() -> None:

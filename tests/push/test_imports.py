@@ -15,7 +15,7 @@ LIMIT_S = 60.0
     [
         ("tieline.engine.guard", ("aiohttp", "joserfc", "cryptography", "asyncio")),
         ("tieline.engine.notification", ("aiohttp", "joserfc", "cryptography")),
-        ("tieline.engine.sender", ("joserfc", "cryptography", "uvicorn")),
+        ("tieline.engine.sender", ("aiohttp", "joserfc", "cryptography", "uvicorn")),
         ("tieline.server.receiver", ("aiohttp", "joserfc", "cryptography", "uvicorn")),
         ("tieline.server.asgi", ("aiohttp", "joserfc", "cryptography")),
         ("tieline.cli.push", ("joserfc", "cryptography", "uvicorn")),

@@ -84,10 +84,10 @@ async def test_certificate_of_another_host_or_of_an_unknown_authority_is_refused
 @in_loop
 async def test_name_that_first_means_an_allowed_and_then_a_private_address_is_refused_from_then_on() -> None:
     here = ["127.0.0.1"]
-    async with receiver() as at, names(here, here, here, ["10.0.0.1"]) as dns:
+    async with receiver() as at, names(here, here, ["10.0.0.1"]) as dns:
         sender = Sender(LOOPBACK, resolve=dns.resolve, resolved_s=0)
         url = f"http://rebinding.example:{at.port}/"
-        assert (await sender.post(url, HEADERS, b"1")).delivered  # asks twice: what to check, and where to connect to
+        assert (await sender.post(url, HEADERS, b"1")).delivered
         assert (await sender.post(url, HEADERS, b"2")).delivered
         refused = await sender.post(url, HEADERS, b"3")  # the connection is still there, and is not used
         await sender.close()
@@ -96,14 +96,31 @@ async def test_name_that_first_means_an_allowed_and_then_a_private_address_is_re
 
 
 @in_loop
-async def test_name_whose_meaning_changes_between_check_and_connection_is_not_connected_to() -> None:
+async def test_connection_goes_to_the_address_that_was_checked_whatever_the_name_means_by_then() -> None:
     async with receiver() as at, names(["127.0.0.1"], ["10.0.0.1"]) as dns:
         sender = Sender(LOOPBACK, resolve=dns.resolve, resolved_s=0)
-        sent = await sender.post(f"http://rebinding.example:{at.port}/", HEADERS, b"{}")
+        assert (await sender.post(f"http://rebinding.example:{at.port}/", HEADERS, b"{}")).delivered
         await sender.close()
-        assert sent == Sent(0, None, "The webhook's host has no address in DNS that may be called.")
-        assert dns.asked == 2
-        assert at.connections == 0
+        assert dns.asked == 1
+
+
+@in_loop
+async def test_kept_connection_to_an_address_that_the_name_has_no_more_is_not_used() -> None:
+    async with receiver() as at, names(["127.0.0.1"], ["127.0.0.2"]) as dns:
+        sender = Sender(LOOPBACK, resolve=dns.resolve, resolved_s=0)
+        url = f"http://moving.example:{at.port}/"
+        assert (await sender.post(url, HEADERS, b"1")).delivered
+        assert await sender.post(url, HEADERS, b"2") == Sent(0, None, "There was no connection to the webhook's host.")
+        await sender.close()
+        assert [post.body for post in at.posts] == [b"1"]
+
+
+@in_loop
+async def test_host_with_an_address_that_does_not_answer_is_reached_at_its_next_one() -> None:
+    async with receiver() as at, names(["127.0.0.2", "127.0.0.1"]) as dns:
+        sender = Sender(LOOPBACK, resolve=dns.resolve)
+        assert (await sender.post(f"http://two.example:{at.port}/", HEADERS, b"{}")).delivered
+        await sender.close()
 
 
 @in_loop

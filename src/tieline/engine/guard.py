@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tieline.engine.addresses import Address, Kind, kind_of, read_address
 
@@ -61,6 +62,7 @@ class Guard(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        force_setattr(self, "allowed", tuple(self.allowed))  # a list may have been given; what is hashed is a tuple
         for entry in self.allowed:
             _read_entry(entry)
 
@@ -69,19 +71,7 @@ class Guard(msgspec.Struct, frozen=True):
 
         Raises ValueError with a sentence for the caller, which begins with a verb ("has to be ...").
         """
-        target = target_of(url)
-        if target.scheme == "http" and not (self.allow_private or self.allow_loopback):
-            raise ValueError("has to be an https URL")
-        if target.address is not None:
-            reason = self.refusal(target, (target.address,))
-        else:
-            name = target.host in _LOOPBACK_NAMES or target.host.endswith(".localhost")
-            reason = self._not_listed(target)
-            if reason is None and name and not self.allow_loopback:
-                reason = _is_not_public(Kind.LOOPBACK)
-        if reason is not None:
-            raise ValueError(reason)
-        return target
+        return _checked(self, url)
 
     def refusal(self, target: Target, addresses: Iterable[Address]) -> str | None:
         """Why a target must not be called at these addresses, which are all that its host has; None when it may be.
@@ -89,7 +79,7 @@ class Guard(msgspec.Struct, frozen=True):
         One that is refused refuses all: a name is not half trusted. The sentence names no address, as the caller may
         not learn what names mean inside this network.
         """
-        reason = self._not_listed(target)
+        reason = self.not_listed(target)
         if reason is not None:
             return reason
         none = True
@@ -106,10 +96,28 @@ class Guard(msgspec.Struct, frozen=True):
         """Whether addresses that are not public are allowed for their kind."""
         return (kind is Kind.PRIVATE and self.allow_private) or (kind is Kind.LOOPBACK and self.allow_loopback)
 
-    def _not_listed(self, target: Target) -> str | None:
+    def not_listed(self, target: Target) -> str | None:
+        """Why a target is not among the hosts there are; None when it is."""
         if not self.allowed or any(_matches(_read_entry(entry), target) for entry in self.allowed):
             return None
         return "has a host that is not among those allowed here"
+
+
+@lru_cache(maxsize=1024)
+def _checked(guard: Guard, url: str) -> Target:
+    target = target_of(url)
+    if target.scheme == "http" and not (guard.allow_private or guard.allow_loopback):
+        raise ValueError("has to be an https URL")
+    if target.address is not None:
+        reason = guard.refusal(target, (target.address,))
+    else:
+        name = target.host in _LOOPBACK_NAMES or target.host.endswith(".localhost")
+        reason = guard.not_listed(target)
+        if reason is None and name and not guard.allow_loopback:
+            reason = _is_not_public(Kind.LOOPBACK)
+    if reason is not None:
+        raise ValueError(reason)
+    return target
 
 
 def _is_not_public(kind: Kind) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -70,7 +71,12 @@ def idempotency_key(task_id: str, config_id: str, number: int) -> str:
 
     It is a string of a structured header, quotes included; ids are percent-encoded, as callers may choose any.
     """
-    return f'"{quote(task_id, safe="")}/{quote(config_id, safe="")}/{number}"'
+    return f'"{_quoted(task_id)}/{_quoted(config_id)}/{number}"'
+
+
+@lru_cache(maxsize=4096)
+def _quoted(id_: str) -> str:
+    return quote(id_, safe="")
 
 
 def notification_headers(
