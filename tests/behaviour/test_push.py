@@ -580,7 +580,7 @@ async def test_webhook_that_fails_nine_times_of_ten_hears_every_event_in_order(
     serve: Serve, hook: Hook, seed: int
 ) -> None:
     puppet = Puppet()
-    agent = await serve(puppet, push=push(first_pause_s=0.001, longest_pause_s=0.004))
+    agent = await serve(puppet, push=push(first_pause_s=0.001, longest_pause_s=0.004, timeout_s=0.3))
     hook.answer = flaky(seed)
     task, act = await hooked(agent, puppet, hook)
     for number in range(10):

@@ -34,6 +34,7 @@ if STORE in os.environ:
             guard=Guard(allow_loopback=True),
             first_pause_s=0.01,
             longest_pause_s=0.04,
+            timeout_s=0.5,
             give_up_s=float(os.environ.get(GIVE_UP_S, "60")),
         ),
     )

@@ -30,19 +30,22 @@ def status(code: int, *headers: bytes) -> bytes:
 
 def push(**settings: Any) -> Push:
     """Push to this machine, with pauses that a test can wait for."""
-    return Push(**{"guard": Guard(allow_loopback=True), "first_pause_s": 0.01, "longest_pause_s": 0.04, **settings})
+    pauses = {"first_pause_s": 0.01, "longest_pause_s": 0.04}
+    return Push(**{"guard": Guard(allow_loopback=True), **pauses, **settings})
 
 
 def flaky(seed: int, of_ten: int = 9) -> Answer:
-    """A receiver that fails so many times of ten, each time in another way."""
+    """A receiver that fails so many times of ten, each time in another way; one failure of some forty is silence."""
     random = Random(seed)
-    failures = (
+    quick = (
         status(500),
         status(503, b"Retry-After: 0"),
         status(404),
         status(307, b"Location: http://127.0.0.1:1/"),
         None,
+        b"This is not HTTP.\r\n\r\n",
     )
+    failures = (*quick * 6, b"")
     return lambda post: random.choice(failures) if random.random() * 10 < of_ten else OK
 
 

@@ -51,6 +51,7 @@ class Push:
     answers 410 Gone, what is left becomes a dead letter (`tieline push dead`), which can be sent again.
 
     `guard` says which URLs may be called: by default https at public addresses. `signer` signs each notification.
+    `timeout_s`: for one POST, from looking up the name to the answer; §4.3.3 recommends 10 to 30.
     """
 
     def __init__(
@@ -61,18 +62,20 @@ class Push:
         first_pause_s: float = 1.0,
         longest_pause_s: float = 300.0,
         give_up_s: float = 24 * 3600.0,
+        timeout_s: float = 15.0,
         webhooks_per_task: int = 10,
     ) -> None:
         """Raises ValueError."""
         if not 0 < first_pause_s <= longest_pause_s:
             raise ValueError(f"first_pause_s is more than 0 and at most longest_pause_s, not {first_pause_s:g}")
-        if not give_up_s > 0 or webhooks_per_task < 1:
-            raise ValueError("give_up_s is more than 0, webhooks_per_task at least 1")
+        if not give_up_s > 0 or not timeout_s > 0 or webhooks_per_task < 1:
+            raise ValueError("give_up_s and timeout_s are more than 0, webhooks_per_task at least 1")
         self.guard = guard or Guard()
         self.signer = signer
         self.first_pause_s = first_pause_s
         self.longest_pause_s = longest_pause_s
         self.give_up_s = give_up_s
+        self.timeout_s = timeout_s
         self.webhooks_per_task = webhooks_per_task
         self._sender: Sender | None = None
 
@@ -82,7 +85,7 @@ class Push:
         if self._sender is None:
             from tieline.engine.sender import Sender
 
-            self._sender = Sender(self.guard)
+            self._sender = Sender(self.guard, total_s=self.timeout_s)
         return self._sender
 
     def pause_s(self, failed: int, asked_s: float | None) -> float:

@@ -28,7 +28,6 @@ __all__ = ["Sender", "Sent"]
 _AT_ONCE: Final = 256
 _AT_ONCE_PER_HOST: Final = 32
 _CONNECT_S: Final = 5.0
-_TOTAL_S: Final = 15.0  # A2A 1.0 §4.3.3 recommends 10 to 30
 _KEPT_S: Final = 15.0  # a connection that nothing goes over
 _RESOLVED_S: Final = 5.0  # how long an answer of DNS is taken for true
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
@@ -71,7 +70,7 @@ class Sender:
         at_once: int = _AT_ONCE,
         at_once_per_host: int = _AT_ONCE_PER_HOST,
         connect_s: float = _CONNECT_S,
-        total_s: float = _TOTAL_S,
+        total_s: float = 15.0,
         resolve: Resolve | None = None,
         resolved_s: float = _RESOLVED_S,
         tls: ssl.SSLContext | None = None,
