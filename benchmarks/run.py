@@ -18,12 +18,13 @@ from pathlib import Path
 
 from benchmarks.guarded import GUARDED_WORKS
 from benchmarks.load import require_tools
+from benchmarks.push import PUSH_WORKS
 from benchmarks.raw import WrongAnswer
 from benchmarks.servers import CONTESTANTS, CannotRun, allow_many_files, take_cores
 from benchmarks.shared_stores import SHARED_WORKS
 from benchmarks.works import WORKS, Row, Settings, Work
 
-ALL_WORKS = (*WORKS, *GUARDED_WORKS, *SHARED_WORKS)
+ALL_WORKS = (*WORKS, *GUARDED_WORKS, *PUSH_WORKS, *SHARED_WORKS)
 HEADINGS = ("work", *CONTESTANTS, "of the floor", "times a2a-sdk", "bar")
 
 
