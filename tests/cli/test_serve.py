@@ -197,3 +197,32 @@ def test_two_projects_with_an_agent_of_one_name_do_not_share_their_tasks(hello: 
     for server in servers:
         stop(server)
     assert len(list((hello.home / ".local/state/tieline").glob("*.db"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("nope.py",), "TIELINE_ERR_CANNOT_SERVE", "There is no file nope.py."),
+        (("hello.py:hello", "--auth", "nothing"), "A2ACLI_ERR_USAGE", "--auth nothing: write bearer, "),
+        (("hello.py:hello", "--metrics", "--auth", "bearer"), "A2ACLI_ERR_USAGE", "--metrics with --auth needs"),
+        (("hello.py:hello", "--prot", "1"), "A2ACLI_ERR_USAGE", "No such option '--prot'."),
+        (("hello.py:hello", "--port", "x"), "A2ACLI_ERR_USAGE", "Invalid value for '--port'"),
+        (("hello.py", "--workers", "2", "--store", "memory"), "A2ACLI_ERR_USAGE", "--workers needs a store"),
+    ],
+)
+def test_why_nothing_is_served_is_a_line_of_the_log_where_that_is_json(
+    hello: Tieline, words: tuple[str, ...], code: str, message: str
+) -> None:
+    for log_format in (("--log-format", "json"), ("--log-format=json",)):
+        failed = hello("serve", *words, *log_format)
+        assert (failed.code, failed.out) == (1 if code == "TIELINE_ERR_CANNOT_SERVE" else 2, "")
+        (line,) = failed.err.splitlines()
+        event = json.loads(line)
+        assert (event["level"], event["logger"], event["error"]) == ("ERROR", "tieline.serve", code)
+        assert event["message"].startswith(message)
+
+
+def test_why_nothing_is_served_is_told_as_the_result_where_that_is_asked_for(hello: Tieline) -> None:
+    assert hello("serve", "nope.py").err.startswith("Error: There is no file nope.py.\n")
+    told = hello("-o", "json", "serve", "nope.py", "--log-format", "json")
+    assert told.error["code"] == "TIELINE_ERR_CANNOT_SERVE"
