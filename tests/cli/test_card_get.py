@@ -144,7 +144,9 @@ def guarded(bare: Tieline) -> Iterator[Tieline]:
     assert bare("token", "create", "ada", "--tokens", "t.jsonl", "--save", "ada.token").code == 0
     port = free_port()
     bare.agent = f"127.0.0.1:{port}"
-    command: list[str | Path] = [*(TIELINE, "serve", bare.folder / "two_cards.py", "--port", str(port), "--store", "memory")]
+    command: list[str | Path] = [
+        *(TIELINE, "serve", bare.folder / "two_cards.py", "--port", str(port), "--store", "memory")
+    ]
     command += ["--auth", "bearer", "--tokens", bare.folder / "t.jsonl", "--card-key", bare.folder / "mine.pem"]
     command += ["--public-url", f"http://{bare.agent}"]
     with running(command, port, bare.folder / "serve.log"):
