@@ -64,7 +64,7 @@ class Patience:
                 pause_s = _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
                 if loop.time() + pause_s > until:
                     raise StoreError(
-                        f"{self.shown} cannot be used for {self.patience_s:g} s now: {self._explained(error)}."
+                        f"{self.shown} cannot be used for {self.patience_s:g} s now: {self._explained(error).rstrip('.')}."
                         " Is the server up?"
                     ) from error
                 await asyncio.sleep(pause_s)
