@@ -37,9 +37,9 @@ def tokens(tmp_path: Path) -> Tokens:
     return Tokens(tmp_path)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def store(request: pytest.FixtureRequest) -> str:
-    """Isolation is the store's work, too: each test here is run on three."""
+    """Isolation is the store's work, too: each test here is run on every one."""
     name: str = request.param
     return name
 

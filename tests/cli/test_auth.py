@@ -83,6 +83,7 @@ def test_client_credentials_are_kept_and_used_by_every_command(
     assert signed.fields["Signed in"] == "by client credentials as machine for scheme machine"
     assert signed.fields["Scopes"] == "call"
     assert signed.fields["Kept in"] == str(file_of(bare))
+    assert ("secret holds a secret and others can read it: chmod 600 secret" in signed.err) is (source == "file")
     (bare.folder / "secret").unlink()
     used(bare, agent)
     assert provider.grants() == ["client_credentials"], "the token is kept, too"

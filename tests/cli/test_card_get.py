@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
 from tests.cli.running import Foreign, Tieline
+from tests.interop.processes import TIELINE, free_port, running
+
+TWO_CARDS = """
+from tieline import AgentSkill, Turn, agent
+
+@agent(
+    name="Two cards",
+    description="Tells more to those it knows.",
+    extended_skills=[AgentSkill("inside", "Inside", "Does more.", ("test",))],
+)
+async def two_cards(turn: Turn):
+    yield "hi"
+"""
 
 
 def test_card_get_shows_identity_capabilities_interfaces_security_and_skills(
@@ -115,3 +130,58 @@ def test_an_invalid_card_is_refused_by_other_commands_with_a_hint_to_check_it(ba
     assert refused.code == 1
     assert refused.error["code"] == "A2ACLI_ERR_CARD_INVALID"
     assert "tieline card get --validate -a " in refused.error["hint"]
+
+
+# --- the extended one -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(bare: Tieline) -> Iterator[Tieline]:
+    """The command, signed in to an agent that has a card for such callers. Its cards are signed by mine.pem."""
+    (bare.folder / "two_cards.py").write_text(TWO_CARDS)
+    for name in ("mine", "other"):
+        assert bare("card", "keygen", f"{name}.pem", "--public", f"{name}.json").code == 0
+    assert bare("token", "create", "ada", "--tokens", "t.jsonl", "--save", "ada.token").code == 0
+    port = free_port()
+    bare.agent = f"127.0.0.1:{port}"
+    command: list[str | Path] = [
+        *(TIELINE, "serve", bare.folder / "two_cards.py", "--port", str(port), "--store", "memory")
+    ]
+    command += ["--auth", "bearer", "--tokens", bare.folder / "t.jsonl", "--card-key", bare.folder / "mine.pem"]
+    command += ["--public-url", f"http://{bare.agent}"]
+    with running(command, port, bare.folder / "serve.log"):
+        assert bare("auth", "login", "--secret-file", "ada.token").code == 0
+        yield bare
+
+
+def skills(card: dict[str, list[dict[str, str]]]) -> list[str]:
+    return [skill["id"] for skill in card["skills"]]
+
+
+def test_extended_card_is_shown_to_who_has_credentials_with_what_is_known_of_its_signatures(guarded: Tieline) -> None:
+    public = guarded("card", "get", "-o", "json").json
+    for transport in ("JSONRPC", "HTTP+JSON"):
+        words = ("card", "get", "--extended", "--transport", transport, "--require-signed-card")
+        extended = guarded(*words, "-o", "json")
+        assert extended.code == 0, extended.err
+        assert skills(extended.json) == [*skills(public), "inside"]
+        told = guarded(*words)
+        assert [value for label, value in told.all_fields if label == "Skill"][-1] == "Inside (inside)"
+        assert told.fields["Signatures"].endswith(", verified")
+        assert told.fields["Key from"] == f"http://{guarded.agent}/.well-known/jwks.json"
+        assert told.fields["Selected interface"].startswith(f"{transport} 1.0 at ")
+    assert guarded("card", "get", "--extended", "--card-keys", "mine.json", "--require-signed-card").code == 0
+    strange = guarded("card", "get", "--extended", "--card-keys", "other.json")
+    assert (strange.code, strange.fields["Signatures"].endswith(", unverifiable")) == (0, True), strange.err
+    refused = guarded("card", "get", "--extended", "--card-keys", "other.json", "--require-signed-card", "-o", "json")
+    assert refused.error["code"] == "TIELINE_ERR_CARD_NOT_VERIFIED"
+
+
+def test_extended_card_that_is_not_there_or_not_for_the_caller_is_refused(guarded: Tieline, served: str) -> None:
+    assert guarded("auth", "logout").code == 0
+    refused = guarded("card", "get", "--extended", "-o", "json")
+    assert (refused.code, refused.error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
+    none = guarded("card", "get", "--extended", "-o", "json", "-a", served)
+    assert (none.code, none.error["code"]) == (1, "UnsupportedOperationError")
+    both = guarded("card", "get", "--extended", "--validate", "-o", "json")
+    assert (both.code, both.error["code"]) == (2, "A2ACLI_ERR_USAGE")

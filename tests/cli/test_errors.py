@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -195,3 +198,11 @@ def test_what_nobody_foresaw_is_an_internal_error() -> None:
     # A2ACLI_ERR_TIMEOUT is for --timeout alone.
     assert from_exception(PeerTimeout("slow")).code == "A2ACLI_ERR_UNREACHABLE"
     assert CliError("TIELINE_ERR_FILES", "no").exit_code == 1
+
+
+def test_every_code_of_our_own_is_explained() -> None:
+    root = Path(__file__).resolve().parents[2]
+    sources = [path.read_text() for path in (root / "src/tieline/cli").glob("*.py")]
+    used = {code for source in sources for code in re.findall(r'"(TIELINE_ERR_[A-Z_]+)"', source)}
+    table = (root / "docs/cli.md").read_text()
+    assert set(re.findall(r"`(TIELINE_ERR_[A-Z_]+)`", table)) == used

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from tests.cli.running import Tieline
 from tests.interop.processes import free_port
+from tieline.cli.guarding import push_of
+from tieline.cli.serve import serve
 
 AGENTS = Path(__file__).with_name("agents.py")
 
@@ -197,3 +200,63 @@ def test_two_projects_with_an_agent_of_one_name_do_not_share_their_tasks(hello: 
     for server in servers:
         stop(server)
     assert len(list((hello.home / ".local/state/tieline").glob("*.db"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("nope.py",), "TIELINE_ERR_CANNOT_SERVE", "There is no file nope.py."),
+        (("hello.py:hello", "--auth", "nothing"), "A2ACLI_ERR_USAGE", "--auth nothing: write bearer, "),
+        (("hello.py:hello", "--metrics", "--auth", "bearer"), "A2ACLI_ERR_USAGE", "--metrics with --auth needs"),
+        (("hello.py:hello", "--prot", "1"), "A2ACLI_ERR_USAGE", "No such option '--prot'."),
+        (("hello.py:hello", "--port", "x"), "A2ACLI_ERR_USAGE", "Invalid value for '--port'"),
+        (("hello.py", "--workers", "2", "--store", "memory"), "A2ACLI_ERR_USAGE", "--workers needs a store"),
+    ],
+)
+def test_why_nothing_is_served_is_a_line_of_the_log_where_that_is_json(
+    hello: Tieline, words: tuple[str, ...], code: str, message: str
+) -> None:
+    for log_format in (("--log-format", "json"), ("--log-format=json",)):
+        failed = hello("serve", *words, *log_format)
+        assert (failed.code, failed.out) == (1 if code == "TIELINE_ERR_CANNOT_SERVE" else 2, "")
+        (line,) = failed.err.splitlines()
+        event = json.loads(line)
+        assert (event["level"], event["logger"], event["error"]) == ("ERROR", "tieline.serve", code)
+        assert event["message"].startswith(message)
+
+
+def test_why_nothing_is_served_is_told_as_the_result_where_that_is_asked_for(hello: Tieline) -> None:
+    assert hello("serve", "nope.py").err.startswith("Error: There is no file nope.py.\n")
+    told = hello("-o", "json", "serve", "nope.py", "--log-format", "json")
+    assert told.error["code"] == "TIELINE_ERR_CANNOT_SERVE"
+
+
+@pytest.mark.parametrize(("given", "seconds"), [((), 24 * 3600), (("1h",), 3600), (("none",), math.inf)])
+def test_webhooks_are_given_up_when_it_was_said_and_never_where_none_was(
+    given: tuple[str, ...], seconds: float
+) -> None:
+    words = ["hello.py", "--push", *(f"--push-give-up={text}" for text in given)]
+    push = push_of(serve.make_context("serve", words).params, None)
+    assert push is not None
+    assert push.give_up_s == seconds
+
+
+@pytest.mark.parametrize(
+    "words", [("--push-host", "x.example"), ("--push-private",), ("--push-loopback",), ("--push-give-up", "24h")]
+)
+def test_options_that_say_more_of_push_are_refused_without_it(hello: Tieline, words: tuple[str, ...]) -> None:
+    refused = hello("serve", "hello.py:hello", *words)
+    assert refused.code == 2
+    assert f"{words[0]} says more of --push" in refused.err
+
+
+@pytest.mark.parametrize("option", ["--push-key", "--card-key"])
+def test_key_that_others_can_read_is_warned_of(hello: Tieline, option: str) -> None:
+    assert hello("card", "keygen", "key.pem").code == 0
+    words = ("serve", "hello.py:hello", "--store", "memory", "--port", "0", "--push", option, "key.pem")
+    for mode, warned in ((0o600, False), (0o640, True)):
+        (hello.folder / "key.pem").chmod(mode)
+        process = hello.start(*words, "--public-url", "https://agents.example")
+        told = read_until(process, "Ctrl-C")
+        stop(process)
+        assert ("key.pem holds a private key and others can read it: chmod 600 key.pem" in told) is warned, told

@@ -45,6 +45,23 @@ def test_token_is_shown_once_and_only_its_hash_is_kept(bare: Tieline) -> None:
         assert found.hash not in shown.out
 
 
+def test_tokens_are_listed_with_labels_that_stay_the_same(bare: Tieline) -> None:
+    words = ("--scope", "a", "--scope", "b", "--tenant", "acme", "--note", "n")
+    made = bare("token", "create", "ada@x.example", *words, "-o", "json").json
+    assert bare("token", "create", "bob").code == 0
+    first = {"Owner": "ada@x.example", "Id": made["id"], "Kind": "token", "Valid": "for ever", "Tenant": "acme"}
+    shown = bare("token", "list").all_fields
+    assert dict(shown[:7]) == {**first, "Scopes": "a b", "Note": "n"}
+    assert [label for label, _ in shown[7:]] == ["Owner", "Id", "Kind", "Valid"]
+
+
+def test_file_that_holds_no_tokens_is_named_as_it_is(bare: Tieline) -> None:
+    (bare.folder / "MyTokens.jsonl").write_text("nothing\n")
+    refused = bare("token", "list", "--tokens", "MyTokens.jsonl", "-o", "json")
+    assert refused.error["code"] == "TIELINE_ERR_FILES"
+    assert refused.error["message"] == ("Line 1 of MyTokens.jsonl is no token: make them with tieline token create.")
+
+
 def test_token_goes_into_a_new_file_that_its_owner_alone_can_read(bare: Tieline) -> None:
     made = bare("token", "create", "ada", "--save", "ada.token")
     assert made.code == 0

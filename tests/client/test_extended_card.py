@@ -17,6 +17,7 @@ from tieline.client.credentials import Bearer
 from tieline.errors import AuthenticationRequired, UnsupportedOperation
 from tieline.server import auth
 from tieline.server.auth.tokens import make_token, write_tokens
+from tieline.wire.signing import SignatureState
 from tieline.wire.signing_keys import new_private_key
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
@@ -185,5 +186,21 @@ def test_agent_of_this_process_gives_its_extended_card() -> None:
     async def test() -> None:
         async with connect(agent_with()) as peer:
             assert skills(await peer.extended_card()) == ["outside", "inside"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("transport", BINDINGS)
+def test_extended_card_beside_one_that_was_given_by_hand_is_verified_by_the_keys_where_it_came_from(
+    kept: Kept, transport: str
+) -> None:
+    async def test() -> None:
+        signed = kept.app(agent_with(), card_signer=CardSigner(new_private_key()), allowed_hosts=["127.0.0.1"])
+        async with served(signed) as url:
+            async with connect(url, credentials=[kept.credential]) as peer:
+                card = peer.card
+            async with connect(card, transport=BINDINGS[transport], credentials=[kept.credential]) as peer:
+                await peer.extended_card()
+                assert peer.card_verification.state is SignatureState.VERIFIED, peer.card_verification.reason
 
     run(test())

@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from tests.client.running import run
 from tests.client.scripted import Answer, Http, Script, Scripted, Stream, card_of, scripted
-from tests.client.serving import WAYS
+from tests.client.serving import WAYS, by_way
 from tests.client.tasks import task
 from tests.push.official import official_server
-from tieline import AuthenticationInfo, Peer, Task, TaskPushNotificationConfig, TaskState, connect
+from tieline import AuthenticationInfo, Peer, Task, TaskPushNotificationConfig, TaskState, Turn, agent, app, connect
 from tieline.card import AgentCapabilities
+from tieline.engine.guard import Guard
+from tieline.engine.push import Push
 from tieline.errors import InvalidPeerResponse, PushNotificationNotSupported, TaskNotFound, UnsupportedOperation
 
 COMPLETED = TaskState.COMPLETED
@@ -99,6 +101,26 @@ def test_webhook_of_a_task_that_is_not_there_is_not_found(port: int, way: str) -
             ):
                 with pytest.raises(TaskNotFound):
                     await call
+
+    run(test())
+
+
+@every
+def test_webhook_that_is_set_without_an_id_is_read_replaced_and_deleted_without_one(way: str) -> None:
+    @agent(name="Asker", description="Asks.")
+    async def asker(turn: Turn) -> None:
+        await turn.ask("Which?")
+
+    async def test() -> None:
+        async with by_way(app(asker, push=Push(guard=Guard(allow_loopback=True))), way) as peer:
+            task = await begun(peer)
+            await peer.set_webhook(task.id, TaskPushNotificationConfig(URL, id="other"))
+            await peer.set_webhook(task.id, URL + "/first")
+            await peer.set_webhook(task.id, URL + "/second")
+            assert (await peer.get_webhook(task.id)).url == URL + "/second"
+            assert {webhook.url for webhook in await peer.list_webhooks(task.id)} == {URL, URL + "/second"}
+            await peer.delete_webhook(task.id)
+            assert [webhook.id for webhook in await peer.list_webhooks(task.id)] == ["other"]
 
     run(test())
 

@@ -264,6 +264,15 @@ def test_nginx_takes_its_file(file: str, tmp_path: Path) -> None:
         assert nginx.complaints() == []
 
 
+def test_header_by_which_a_server_is_to_know_callers_is_one_that_nginx_puts_its_own_in_place_of() -> None:
+    pages = [(ROOT / "docs" / name).read_text() for name in ("authentication.md", "proxies.md")]
+    named = {header for page in pages for header in re.findall(r"\bmtls:([A-Za-z-]*[a-z])", page)}
+    assert named
+    for header in named:
+        assert f"proxy_set_header {header} $ssl_client_s_dn;" in (DEPLOY / "nginx-proxy.conf").read_text()
+        assert f"grpc_set_header {header} $ssl_client_s_dn;" in (DEPLOY / "nginx-tls.conf").read_text()
+
+
 def test_yaml_of_the_page_about_proxies_is_yaml() -> None:
     page = (ROOT / "docs/proxies.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -124,6 +124,7 @@ def test_no_text_takes_long(piece: str) -> None:
 
 AGENT = """
 import logging
+import os
 import warnings
 
 from tieline import agent
@@ -133,6 +134,7 @@ async def leaky(turn):
     log = logging.getLogger("leaky")
     log.error("calling with %s", {"Authorization": "Bearer S3CRET-logged"})
     log.debug("connecting to %s", "amqp://user:S3CRET-broker@mq/")
+    log.error("tried %s", os.environ["PGPASSWORD"])
     warnings.warn("old call of https://api.example/?api_key=S3CRET-warned")
     try:
         raise KeyError(turn.metadata)
@@ -154,7 +156,10 @@ async def test_nothing_that_a_server_writes_has_a_secret_in_it(form: str, tmp_pa
         scheme, _, rest = url.partition("://")
         user, _, where = rest.rpartition("@")
         secret_url = f"{scheme}://{(user or 'postgres').partition(':')[0]}:S3CRET-database@{where}"
-        environment = collector.environment | {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20S3CRET-collector"}
+        environment = collector.environment | {
+            "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20S3CRET-collector",
+            "PGPASSWORD": "S3CRET-of-the-environment",
+        }
         options = (
             "--log-format",
             form,

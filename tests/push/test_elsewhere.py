@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.behaviour.agents import Puppet, asks, says
 from tests.chaos.run import migrated
@@ -16,8 +18,10 @@ from tests.push.receiving import OK
 from tests.server.raw import in_loop
 from tieline import Caller, TaskPushNotificationConfig, TaskState
 from tieline.engine.service import Limits, Service
+from tieline.errors import Overloaded
 from tieline.ids import new_id
 from tieline.stores import open_store
+from tieline.stores.base import Keep
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -37,15 +41,19 @@ both = pytest.mark.parametrize("database", ["postgres", "redis"])
 
 
 @asynccontextmanager
-async def two(database: str, puppet: Puppet) -> AsyncIterator[tuple[Service, Service]]:
-    """Two replicas of an agent that send push notifications."""
+async def two(
+    database: str, puppet: Puppet, *, remembers: bool = True, **limits: Any
+) -> AsyncIterator[tuple[Service, Service]]:
+    """Two replicas of an agent that send push notifications; without `remembers` each message is a new one."""
     name = f"push_{new_id().replace('-', '')[:16]}"
     url = (postgres_server() if database == "postgres" else redis_server()).url(name)
     await migrated(url)
-    made = [
-        Service(puppet.agent, open_store(url), push=push(), payloads=payload_of, limits=Limits(lease_s=5, cancel_s=1))
-        for _ in range(2)
-    ]
+    stores = [open_store(url) for _ in range(2)]
+    if not remembers:
+        for store in stores:
+            store.retention = replace(store.retention, messages=Keep(0))
+    limited = Limits(lease_s=5, cancel_s=1, **limits)
+    made = [Service(puppet.agent, store, push=push(), payloads=payload_of, limits=limited) for store in stores]
     try:
         for one in made:
             await one.start()
@@ -163,3 +171,19 @@ async def test_cancel_at_another_replica_is_told(database: str) -> None:
         await other.cancel_task(CancelTaskRequest(task.id), ME)
         await at.until_told("CANCELED")
         await check(at, one, task.id, 0)
+
+
+@both
+@pytest.mark.parametrize("remembers", [True, False])
+@in_loop
+async def test_messages_that_come_at_once_with_webhooks_begin_no_more_agents_than_may_be_at_work(
+    database: str, remembers: bool
+) -> None:
+    puppet = Puppet()
+    async with hook() as at, two(database, puppet, remembers=remembers, concurrent_runs=1) as (one, _):
+        sent = (begun(one, f"number {number}", url=at.url) for number in range(4))
+        answers = await asyncio.gather(*sent, return_exceptions=True)
+        assert [type(answer) for answer in answers].count(Overloaded) == 3, answers
+        assert one.busy == 1
+        (await puppet.next()).end()
+        await at.until_told("COMPLETED")

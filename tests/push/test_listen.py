@@ -156,8 +156,10 @@ def test_signatures_are_verified_with_the_keys_of_the_agent(command: Tieline) ->
 
 def test_on_this_machine_anybody_may_send_but_no_web_page_by_a_name_of_its_own(command: Tieline) -> None:
     with listening(command) as at:
-        assert at.post(Host="evil.example") == 421
-        assert at.post(Host="localhost:1") == 200
+        for host in ("evil.example", "evil.example:80", "localhost.evil.example", "[::2]:1", "[::1", "me@127.0.0.1"):
+            assert at.post(Host=host) == 421, host
+        for host in ("localhost:1", "LocalHost", "[::1]", "[::1]:8001", "127.0.0.1"):
+            assert at.post(Host=host) == 200, host
         assert at.post(Content_Type="text/plain") == 415
 
 

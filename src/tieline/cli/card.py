@@ -12,13 +12,14 @@ from msgspec.inspect import DictType, StructType, Type, UnionType, VarTupleType,
 
 from tieline.card import AgentCard
 from tieline.cli import errors
-from tieline.cli.errors import CliError
+from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
 from tieline.cli.session import Session, execute, preferred
 from tieline.cli.signing import signed_fields
 from tieline.client.discovery import FoundCard
 from tieline.client.route import choose, spoken_version
 from tieline.errors import A2AError, InvalidCard
+from tieline.types import encode
 
 __all__ = ["card", "get"]
 
@@ -38,25 +39,30 @@ card = Group(
     "get",
     cls=Command,
     settings=(*CONNECTION, *PRESENTATION),
-    params=[click.Option(["--validate"], is_flag=True, help="Check the card against the A2A 1.0 schema.")],
+    params=[
+        click.Option(["--validate"], is_flag=True, help="Check the card against the A2A 1.0 schema."),
+        click.Option(["--extended"], is_flag=True, help="The card for callers who have authenticated."),
+    ],
 )
 @click.pass_context
-def get(context: click.Context, validate: bool) -> int:
+def get(context: click.Context, validate: bool, extended: bool) -> int:
     """Fetch an agent's card and show what it says: identity, capabilities, interfaces, security, skills.
 
-    The card is fetched without credentials.
+    The card is fetched without credentials; with --extended they are used, and the agent shows what those may know who
+    have authenticated.
     """
+    if validate and extended:
+        raise UsageFault("--validate is for the card that all may read: leave it out, or --extended.")
 
     async def work(session: Session) -> None:
+        if extended:
+            async with session.connect() as peer:
+                card = await session.extended_card(peer)
+            _show(session, card, encode(card))
+            return
         found = await _validated(session) if validate else await session.fetch()
         session.card = found.card
-        verification = session.verification
-        assert verification is not None
-        session.out.card(found.card, found.document, verification.state)
-        if not session.as_json:
-            signed = signed_fields(verification)
-            valid = [("Valid", "yes")] if validate else []
-            session.out.document({}, [*signed, *_selected(session, found.card), *valid])
+        _show(session, found.card, found.document, *([("Valid", "yes")] if validate else []))
         if validate:
             for name in _unknown(type_info(AgentCard), msgspec.json.decode(found.document), ""):
                 session.notes.warn(f"{name} is no field of an agent card, and nobody reads it.")
@@ -64,6 +70,15 @@ def get(context: click.Context, validate: bool) -> int:
             session.notes.warn(f"The card is not valid A2A 1.0, but the agent can be called: {fault}.")
 
     return execute(context, work)
+
+
+def _show(session: Session, card: AgentCard, document: bytes, *more: tuple[str, str]) -> None:
+    """A card, and as text who has signed it, which interface is used, and `more`."""
+    verification = session.verification
+    assert verification is not None
+    session.out.card(card, document, verification.state)
+    if not session.as_json:
+        session.out.document({}, [*signed_fields(verification), *_selected(session, card), *more])
 
 
 async def _validated(session: Session) -> FoundCard:

@@ -76,13 +76,13 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
 
 def _fields(letter: DeadLetter) -> list[tuple[str, str]]:
     return [
-        ("Task", letter.task_id),
-        ("  Id", letter.id),
-        ("  URL", letter.url),
-        ("  Behind event", str(letter.after)),
-        ("  Failures", str(letter.failures)),
-        ("  Reason", letter.reason),
-        ("  Given up", timestamp(letter.at)),
+        ("Task ID", letter.task_id),
+        ("Webhook ID", letter.id),
+        ("URL", letter.url),
+        ("Behind event", str(letter.after)),
+        ("Failures", str(letter.failures)),
+        ("Reason", letter.reason),
+        ("Given up", timestamp(letter.at)),
     ]
 
 

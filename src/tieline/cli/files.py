@@ -1,9 +1,10 @@
-"""Files that commands write: whole, or not at all."""
+"""Files that commands write: whole, or not at all; and whether others can read one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,19 @@ from typing import BinaryIO, Final, cast
 
 from tieline.cli.errors import CliError
 
-__all__ = ["FILES", "replacing"]
+__all__ = ["FILES", "exposure", "replacing"]
 
 FILES: Final = "TIELINE_ERR_FILES"  # ours: a file could not be written, or read
+
+
+def exposure(path: Path, holds: str) -> str | None:
+    """What to warn of when other users can read a file, which `holds` something secret; None where they cannot.
+
+    Raises OSError.
+    """
+    if os.name != "posix" or not path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return None
+    return f"{path} holds {holds} and others can read it: chmod 600 {path}"
 
 
 @contextlib.contextmanager

@@ -1,7 +1,10 @@
-"""Options of `tieline serve` that say who may call, and how much: as click options, and as what they make."""
+"""Options of `tieline serve` that say who may call, how much, and which webhooks are told of it: as click options, and
+as what they make.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +13,7 @@ import click
 
 from tieline.cli.amounts import read_limit
 from tieline.cli.errors import UsageFault
+from tieline.cli.files import exposure
 
 if TYPE_CHECKING:
     from tieline.engine.push import Push
@@ -17,14 +21,21 @@ if TYPE_CHECKING:
     from tieline.server.rates import Rates
     from tieline.server.tls import Tls
 
-__all__ = ["OF_AUTH", "TOKENS_VARIABLE", "auth_of", "guarded", "push_of", "rates_of", "tls_of", "tokens_path"]
+__all__ = ["OF_THE_APP", "TOKENS_VARIABLE", "auth_of", "guarded", "push_of", "rates_of", "tls_of", "tokens_path"]
 
 TOKENS_VARIABLE: Final = "TIELINE_TOKENS"
-OF_AUTH: Final = (
-    *("push", "push_host", "push_private", "push_loopback", "push_key", "push_give_up"),
+_OF_PUSH: Final = ("push_host", "push_private", "push_loopback", "push_key", "push_give_up")
+OF_THE_APP: Final = (
     *("auth", "tokens", "audience", "jwks", "scope", "mtls_proxy", "rate", "messages_per_day"),
+    *("push", *_OF_PUSH, "runs_per_caller", "queued_runs"),
 )
-"""Options that say how an app is made, beside those of serve.py."""
+"""Those of these options that say how an app is made."""
+
+
+def _read_give_up(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Seconds, without an end for `none`; None for an option that is not given."""
+    return None if value is None else read_limit(context, param, value) or math.inf
+
 
 _OPTIONS: Final = (
     click.option(
@@ -82,11 +93,10 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--push-give-up",
-        default="24h",
-        show_default=True,
-        callback=read_limit,
+        callback=_read_give_up,
         metavar="SECONDS",
-        help="How long a notification is tried before it becomes a dead letter: tieline push dead.",
+        help="How long a notification is tried before it becomes a dead letter (tieline push dead): 1h, 7d, none.  "
+        "[default: 24h]",
     ),
     click.option(
         "--runs-per-caller",
@@ -192,9 +202,9 @@ def rates_of(options: Mapping[str, Any]) -> Rates | None:
     return Rates(requests_per_s=options["rate"], messages_per_day=options["messages_per_day"])
 
 
-def push_of(options: Mapping[str, Any]) -> Push | None:
-    """How push notifications are sent. Raises UsageFault, ValueError."""
-    given = [name for name in ("push_host", "push_private", "push_loopback", "push_key") if options[name]]
+def push_of(options: Mapping[str, Any], warn: Callable[[str], object] | None) -> Push | None:
+    """How push notifications are sent; `warn` is told when others can read the key. Raises UsageFault, ValueError."""
+    given = [name for name in _OF_PUSH if options[name]]
     if not options["push"]:
         if given:
             raise UsageFault(f"--{given[0].replace('_', '-')} says more of --push, and that is not given.")
@@ -213,11 +223,15 @@ def push_of(options: Mapping[str, Any]) -> Push | None:
             raise UsageFault(str(error)) from None
         if not options["public_url"]:
             raise UsageFault("--push-key needs --public-url: by that receivers know whose signature it is.")
+        path = Path(options["push_key"])
         try:
-            signer = Signer.from_file(options["push_key"], options["public_url"])
+            signer = Signer.from_file(path, options["public_url"])
+            exposed = exposure(path, "a private key")
         except OSError as error:
-            raise UsageFault(f"{options['push_key']} cannot be read: {error.strerror or error}.") from None
-    give_up = {} if options["push_give_up"] is None else {"give_up_s": options["push_give_up"]}
+            raise UsageFault(f"{path} cannot be read: {error.strerror or error}.") from None
+        if warn is not None and exposed is not None:
+            warn(exposed)
+    give_up = {"give_up_s": options["push_give_up"]} if options["push_give_up"] else {}
     return Push(guard=guard, signer=signer, **give_up)
 
 

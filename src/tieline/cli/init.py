@@ -57,7 +57,7 @@ def init(context: click.Context, directory: str, name: str | None) -> int:
     settings.check_flags()
     out = open_output(settings["output"], Notes(), stream=settings["stream"], verbose=settings["verbose"])
     folder = Path(directory)
-    name = _name_of(folder) if name is None else _checked(" ".join(name.split(" ")).strip(), "--name")
+    name = _name_of(folder) if name is None else _checked(name.strip(), "--name")
     project = slug_of(name)
     _write(folder, _filled(name, project))
     out.document(

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -117,14 +118,21 @@ def _for_this_machine(receiver: WebhookReceiver) -> Asgi:
     """The webhook for requests that name this machine: a web page can make a name of its own lead here."""
 
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        host = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
-        if is_this_machine(host.rpartition(":")[0].strip("[]") or host):
+        if _is_here(dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")):
             await receiver(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 421, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
     return application
+
+
+def _is_here(host: str) -> bool:
+    """Whether the Host of a request, with its port or without, is this machine's."""
+    try:
+        return "@" not in host and is_this_machine(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
 
 
 async def _take(session: Session, receiver: WebhookReceiver, count: int | None) -> None:

@@ -11,13 +11,13 @@ from urllib.parse import unquote
 import click
 
 from tieline.cli.amounts import read_seconds
-from tieline.cli.errors import UsageFault
+from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.notes import Notes
 
 if TYPE_CHECKING:
     from tieline.operation.observing import Telemetry
 
-__all__ = ["Lines", "LoggedLines", "NotedLines", "operating_options", "set_up", "telemetry_of"]
+__all__ = ["Lines", "LoggedLines", "NotedLines", "log_failure", "operating_options", "set_up", "telemetry_of"]
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -132,12 +132,21 @@ def set_up(options: Mapping[str, Any], *, debug: bool) -> Lines:
     set_up_logs(options["log_format"], "debug" if debug else options["log_level"], access=options["access_log"])
     if options["store"]:
         hide_password_of(options["store"])
+    hide(os.environ.get("PGPASSWORD", ""))  # of PostgreSQL, where it is not in the URL
     for name in _HEADERS:
         for pair in os.environ.get(name, "").split(","):
             value = unquote(pair.partition("=")[2].strip())
             hide(value)
             hide(value.rpartition(" ")[2])
     return LoggedLines() if options["log_format"] == "json" else NotedLines()
+
+
+def log_failure(error: CliError) -> None:
+    """Say in a log of JSON why the server could not begin, or why its command line makes no sense."""
+    from tieline.operation.logs import set_up_logs
+
+    set_up_logs("json", "info", access=False)
+    log.error("%s", f"{error} {error.hint}" if error.hint else str(error), extra={"error": error.code})
 
 
 def telemetry_of(options: Mapping[str, Any]) -> Telemetry:

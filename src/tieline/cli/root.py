@@ -100,11 +100,17 @@ def _report(cause: Exception, arguments: Sequence[str]) -> int:
     """Report what failed before a command could: in the format that was asked for, as far as that can be told."""
     error = from_exception(cause)
     flags = _format_flags(arguments)
+    log_format = flags.pop("log-format", None)
     try:
         format_ = Settings(flags)["output"]
     except CliError:
         format_ = "text"
     notes = Notes()
+    if format_ == "text" and log_format == "json" and "serve" in arguments:
+        from tieline.cli.operating import log_failure
+
+        log_failure(error)
+        return error.exit_code
     if sys.stdout is None:
         TextOutput(io.StringIO(), notes, verbose=False).error(error)
         return error.exit_code
@@ -125,15 +131,13 @@ def _talks(context: click.Context | None) -> bool:
 
 
 def _format_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """--output and --config of a command line that could not be parsed."""
+    """--output, --config and --log-format of a command line that could not be parsed."""
     flags: dict[str, str] = {}
     for index, word in enumerate(arguments):
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
         name, equals, value = word.partition("=")
-        if word in ("-o", "--output", "--config"):
-            flags["config" if word == "--config" else "output"] = following
-        elif word.startswith("-o") and not word.startswith("--"):
-            flags["output"] = word[2:].removeprefix("=")
-        elif equals and name in ("--output", "--config"):
-            flags[name[2:]] = value
+        if name in ("--output", "--config", "--log-format"):
+            flags[name[2:]] = value if equals else following
+        elif word.startswith("-o"):
+            flags["output"] = word[2:].removeprefix("=") if len(word) > 2 else following
     return flags

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import stat
 import sys
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 import click
 
 from tieline.cli.errors import UsageFault
+from tieline.cli.files import exposure
 from tieline.cli.notes import Notes
 from tieline.cli.settings import read_secret
 
@@ -70,11 +70,11 @@ def _read(path: str, what: str, notes: Notes) -> str:
     file = Path(path).expanduser()
     try:
         text = file.read_text(encoding="utf-8")
-        mode = file.stat().st_mode
+        exposed = exposure(file, "a secret")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageFault(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
-    if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH):
-        notes.warn(f"{file} holds a secret and others can read it: chmod 600 {file}")
+    if exposed is not None:
+        notes.warn(exposed)
     if not text.strip():
         raise UsageFault(f"{file} is empty.")
     return text

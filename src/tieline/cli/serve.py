@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from tieline.cli.amounts import read_lease, read_limit, read_seconds, read_size
 from tieline.cli.errors import CliError, UsageFault
-from tieline.cli.guarding import OF_AUTH, auth_of, guarded, push_of, rates_of, tls_of
+from tieline.cli.guarding import OF_THE_APP, auth_of, guarded, push_of, rates_of, tls_of
 from tieline.cli.opened import STORES, VARIABLE, named_store
 from tieline.cli.operating import Lines, operating_options, set_up, telemetry_of
 from tieline.cli.options import CONTEXT, settings_of
@@ -53,9 +53,7 @@ _OF_THE_APP: Final = (
     "ttl",
     "remember",
     "lease",
-    "runs_per_caller",
-    "queued_runs",
-    *OF_AUTH,
+    *OF_THE_APP,
 )
 
 
@@ -181,7 +179,8 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     ops: list[str] = []  # likewise
     worker = Worker.of_environment()
     try:
-        signer = _signer(options, log.warning if worker is None else None)  # a worker's parent has warned already
+        warn = log.warning if worker is None else None  # a worker's parent has warned already
+        signer, push = _signer(options, warn), push_of(options, warn)
         if options["workers"] > 1 and worker is None:
             return _serve_with(options, notes)
         operating: dict[str, Any] = {
@@ -238,7 +237,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
             ),
             auth=auth_of(options),
             rates=rates_of(options),
-            push=push_of(options),
+            push=push,
             on_grpc=grpc.append,
             on_ready=_ready(notes, grpc, ops, where, worker),
             on_drain=None if worker else lambda busy: _draining(notes, busy, options["drain"]),

@@ -97,26 +97,41 @@ class Session:
 
     async def _verified(self, found: FoundCard) -> CardVerification:
         """Whether the card is signed. Raises CardNotVerified where it is not as it has to be."""
-        settings = self.settings
         try:
-            trust = Trust.of(settings["card-keys"], settings["card-key-host"], settings["require-signed-card"])
+            trust = self._trust
             if not found.card.signatures:
                 verification = unsigned()
             else:
                 verification = await verified(
-                    found.document, found.url, trust, timeouts=Timeouts(), verify=not settings["insecure"]
+                    found.document, found.url, trust, timeouts=Timeouts(), verify=not self.settings["insecure"]
                 )
         except ValueError as error:
-            raise UsageFault(f"{settings.resolve('card-keys').source}: {error}") from None
+            raise UsageFault(f"{self.settings.resolve('card-keys').source}: {error}") from None
+        self._judge(verification, trust, found.where)
+        return verification
+
+    @property
+    def _trust(self) -> Trust:
+        """Whose signatures are believed. Raises ValueError."""
+        settings = self.settings
+        return Trust.of(settings["card-keys"], settings["card-key-host"], settings["require-signed-card"])
+
+    def _judge(self, verification: CardVerification, trust: Trust, where: str) -> None:
+        """Tell what is wrong with a card's signatures. Raises CardNotVerified where it may not be used with them."""
         self.verification = verification
         self.notes.debug(f"card: {verification.state}: {verification.reason}")
         if not satisfies(verification, trust) or (self.verifying and verification.state is SignatureState.INVALID):
-            raise refusal(verification, found.where)
+            raise refusal(verification, where)
         if not self.verifying:
             invalid = [each.reason for each in verification.signatures if each.state is SignatureState.INVALID]
             for reason in dict.fromkeys(invalid):
                 self.notes.warn(f"The card has an invalid signature: {reason}")
-        return verification
+
+    async def extended_card(self, peer: Peer) -> AgentCard:
+        """The card for callers who have authenticated. Raises CardNotVerified, and what `Peer.extended_card` does."""
+        card = self.card = await peer.extended_card()
+        self._judge(peer.card_verification, self._trust, peer.interface.url)
+        return card
 
     @property
     def version(self) -> str:
@@ -167,6 +182,8 @@ class Session:
             cookies=credentials.cookies,
             credentials=(*stored.credentials, *(() if certificate is None else (certificate,))),
             trust=settings["trust"],
+            card_keys=settings["card-keys"],
+            card_key_hosts=settings["card-key-host"],
             extensions=extensions,
             verify=not settings["insecure"],
         ) as peer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,7 @@ import click
 import msgspec
 
 from tieline.cli.errors import CARD_INVALID, CliError, UsageFault
-from tieline.cli.files import FILES, replacing
+from tieline.cli.files import FILES, exposure, replacing
 from tieline.cli.notes import Notes
 from tieline.cli.options import CONNECTION, PRESENTATION, Command, give
 from tieline.cli.session import Session, execute
@@ -187,11 +185,11 @@ def card_signer(
         raise UsageFault(f"{key_url!r} is no URL of keys: it begins with https://.")
     try:
         data = path.read_bytes()
-        mode = path.stat().st_mode
+        exposed = exposure(path, "a private key")
     except OSError as error:
         raise CliError(FILES, f"The key {path} cannot be read: {error.strerror or error}.") from None
-    if warn is not None and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        warn(f"{path} holds a private key and others can read it: chmod 600 {path}")
+    if warn is not None and exposed is not None:
+        warn(exposed)
     try:
         return CardSigner(data, key_id=key_id, key_url=key_url, algorithm=algorithm)
     except ImportError as error:

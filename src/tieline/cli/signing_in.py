@@ -15,6 +15,7 @@ import click
 
 from tieline.card import AgentCard, SecurityScheme
 from tieline.cli.errors import UsageFault
+from tieline.cli.files import exposure
 from tieline.cli.session import Session
 from tieline.cli.stored import origins_of
 from tieline.cli.text import describe_scheme
@@ -328,8 +329,11 @@ class _Secrets:
             if self._path == "-":
                 data = sys.stdin.buffer.read(_MAX_SECRET_BYTES)
             else:
-                with Path(self._path).expanduser().open("rb") as file:
+                path = Path(self._path).expanduser()
+                with path.open("rb") as file:
                     data = file.read(_MAX_SECRET_BYTES)
+                if (exposed := exposure(path, "a secret")) is not None:
+                    self._session.notes.warn(exposed)
             return data.decode()
         except OSError as error:
             raise UsageFault(f"{self._path} (--secret-file) cannot be read: {error.strerror}.") from None

@@ -60,7 +60,8 @@ def _read(path: Path) -> list[Token]:
     try:
         return read_tokens(path)
     except ValueError as error:
-        raise CliError(FILES, f"{error}.".capitalize() if str(error)[0].islower() else str(error)) from None
+        words = str(error)
+        raise CliError(FILES, f"{words[0].upper()}{words[1:]}.") from None
 
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
@@ -225,17 +226,24 @@ def list_(context: click.Context, tokens: Path | None) -> int:
     out = output_of(context)
     path = tokens_path(tokens)
     there = _read(path)
-    lines = [
-        (
-            each.principal,
-            "  ".join(filter(None, (each.id, each.kind, _until(each), each.tenant, " ".join(each.scopes), each.note))),
-        )
-        for each in there
-    ]
+    fields = [field for each in there for field in _fields(each)]
     out.document(
-        {"file": str(path), "tokens": [_told(each) for each in there]}, lines or [("Tokens", _EMPTY.format(path=path))]
+        {"file": str(path), "tokens": [_told(each) for each in there]},
+        fields or [("Tokens", _EMPTY.format(path=path))],
     )
     return 0
+
+
+def _fields(each: Token) -> list[tuple[str, str]]:
+    return [
+        ("Owner", each.principal),
+        ("Id", each.id),
+        ("Kind", each.kind),
+        ("Valid", _until(each)),
+        ("Tenant", each.tenant),
+        ("Scopes", " ".join(each.scopes)),
+        ("Note", each.note),
+    ]
 
 
 @click.command(

@@ -164,7 +164,7 @@ async def opened(ref: Reference, options: Options) -> Opened:
         return card, verification
 
     async def take(document: bytes, where: str) -> tuple[AgentCard, CardVerification]:
-        return await _verified(read_card(document, where, url), options)
+        return await _verified(read_card(document, where, url or _url_of(where)), options)
 
     async def close() -> None:
         await route.close()
@@ -173,6 +173,11 @@ async def opened(ref: Reference, options: Options) -> Opened:
             await identity.close()
 
     return Opened(card, verification, route, renew, take, close)
+
+
+def _url_of(where: str) -> URL | None:
+    """An interface's URL; None for an address of gRPC."""
+    return URL(where) if where.startswith(("http://", "https://")) else None
 
 
 async def _verified(found: FoundCard, options: Options) -> tuple[AgentCard, CardVerification]:

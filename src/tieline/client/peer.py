@@ -372,7 +372,8 @@ class Peer:
         Args:
             task_id: The task.
             webhook: A URL that the agent can reach, or a TaskPushNotificationConfig with it, an `id` (where a task has
-                several), a `token`, and the `authentication` by which the receiver knows the agent.
+                several; else it has that of the task), a `token`, and the `authentication` by which the receiver knows
+                the agent. One of the same id is replaced.
             extensions: URIs to name beside those of `connect`.
 
         Returns:
@@ -382,7 +383,8 @@ class Peer:
             PushNotificationNotSupported: the card says that the agent sends no notifications; nothing was sent.
             TaskNotFound; InvalidParams: the agent does not call such a URL.
         """
-        config = replace(_config(webhook), task_id=task_id)
+        config = _config(webhook)
+        config = replace(config, id=config.id or task_id, task_id=task_id)
         return await self._calls.set_webhook(config, self._calls.extensions(extensions))
 
     async def get_webhook(

@@ -462,8 +462,8 @@ class Service(Upkeep):
             heard = self.store.hear(key, task_id, self._age.now()) if self._remembers else None
             if isinstance(heard, asyncio.Future):
                 heard = await self._to_begin(scope, task_id, heard)
-                if heard is None or self._draining:  # others may have come meanwhile; sent again, it is begun then
-                    self._check_room(caller, starts=True)
+            if heard is None or self._draining:  # others may have come meanwhile; sent again, it is begun then
+                self._check_room(caller, starts=True)
             if heard is not None:
                 again = await self._heard_before(heard, key, scope)
                 if again is not None:

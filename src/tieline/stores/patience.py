@@ -63,9 +63,9 @@ class Patience:
                     raise StoreError(f"{self.shown}: {self._explained(error)}") from error
                 pause_s = _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
                 if loop.time() + pause_s > until:
+                    reason = self._explained(error).rstrip(".")
                     raise StoreError(
-                        f"{self.shown} cannot be used for {self.patience_s:g} s now: {self._explained(error)}."
-                        " Is the server up?"
+                        f"{self.shown} cannot be used for {self.patience_s:g} s now: {reason}. Is the server up?"
                     ) from error
                 await asyncio.sleep(pause_s)
                 attempt += 1
