@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
     from tieline.wire.signing import CardSigner
 
-__all__ = ["bind", "http_url", "serve"]
+__all__ = ["begin_to_listen", "bind", "http_url", "serve"]
 
+_BACKLOG = 2048  # connections that wait to be taken
 _FORCED_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
 
@@ -247,6 +248,7 @@ class _Ops:
         if self._link is not None:
             self._answering = asyncio.ensure_future(self._answer_parent(self._link, self._pages))
         if self._listening is not None:
+            begin_to_listen(self._listening, "--ops-port")
             await self._server.start(self._listening)
             if self._on_ready is not None:
                 host, port = self._listening.getsockname()[:2]
@@ -308,6 +310,8 @@ class _Server(uvicorn.Server):
             if self._ops is not None:
                 await self._ops.start()
             await self._app.start()
+            for each in sockets or ():
+                begin_to_listen(each)
             if self._grpc is not None:
                 await self._grpc.start(self._urls[0])
         except StoreError as error:
@@ -397,10 +401,27 @@ def bind(host: str, port: int, option: str = "--port") -> socket.socket:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
         listening.close()
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with {option}.") from None
+        raise _no_address(host, port, option, error) from None
     listening.set_inheritable(True)
     return listening
+
+
+def begin_to_listen(listening: socket.socket, option: str = "--port") -> None:
+    """Take connections at what `bind` has given. Raises CannotServe.
+
+    An address may be bound twice as long as nobody listens there: another server, or another port of this one, may
+    have been quicker. Event loops do not all tell of it.
+    """
+    try:
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        host, port = listening.getsockname()[:2]
+        raise _no_address(host, port, option, error) from None
+
+
+def _no_address(host: str, port: int, option: str, error: Exception) -> CannotServe:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with {option}.")
 
 
 def _hosts(host: str, public_url: str | None, allowed: Iterable[str], trust_forwarded: bool) -> frozenset[str] | None:
