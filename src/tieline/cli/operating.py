@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import click
 
 from tieline.cli.amounts import read_seconds
-from tieline.cli.errors import UsageFault
+from tieline.cli.errors import CliError, UsageFault
 from tieline.cli.notes import Notes
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class Lines(Protocol):
         """Say one thing that is not as it should be."""
         ...
 
+    def failed(self, error: CliError) -> int:
+        """Say why the server cannot be had, or have the command say it; returns the exit code."""
+        ...
+
     def serving(self, lines: list[str], **fields: Any) -> None:
         """Say that requests are answered: `lines` for people, `fields` for programs."""
         ...
@@ -110,6 +114,10 @@ class NotedLines:
     def warning(self, text: str) -> None:
         """See Lines.warning."""
         self._notes.line(text)
+
+    def failed(self, error: CliError) -> int:
+        """See Lines.failed."""
+        raise error
 
     def serving(self, lines: list[str], **fields: Any) -> None:
         """See Lines.serving."""
@@ -130,6 +138,11 @@ class LoggedLines:
     def warning(self, text: str) -> None:
         """See Lines.warning."""
         log.warning("%s", text)
+
+    def failed(self, error: CliError) -> int:
+        """See Lines.failed."""
+        log.error("%s", error, extra={"error": error.code})
+        return error.exit_code
 
     def serving(self, lines: list[str], **fields: Any) -> None:
         """See Lines.serving."""

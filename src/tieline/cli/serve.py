@@ -167,6 +167,15 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     A file with several agents serves each below its name. It runs until Ctrl-C or SIGTERM, and ends when the agents at
     work have finished, or --drain is over.
     """
+    notes = set_up(options, debug=bool(settings_of(context)["debug"]))
+    try:
+        return _serve(context, target, options, notes)
+    except CliError as error:
+        return notes.failed(error)
+
+
+def _serve(context: click.Context, target: str, options: dict[str, Any], notes: Lines) -> int:
+    """Serve to the end. Raises CliError."""
     from tieline.engine.service import Limits
     from tieline.server.asgi import App
     from tieline.server.loading import CannotServe, load_agents
@@ -174,7 +183,6 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     from tieline.server.workers import Worker
     from tieline.wire.dialects import VERSIONS
 
-    notes = set_up(options, debug=bool(settings_of(context)["debug"]))
     telemetry = telemetry_of(options)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what grpcio writes to stderr is not for users
     grpc: list[str] = []  # the address, when there is one
