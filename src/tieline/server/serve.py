@@ -156,7 +156,7 @@ def serve(
         log_config=None,
         log_level="warning",
         access_log=False,
-        proxy_headers=trust_forwarded,
+        proxy_headers=False,  # the app reads them itself
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=5,
