@@ -29,7 +29,10 @@ def tokens(tmp_path: Path) -> Tokens:
 
 def is_limited(answer: Answer) -> bool:
     if isinstance(answer.status, str):
-        return answer.status == "RESOURCE_EXHAUSTED" and b"retryAfterSeconds" in _details(answer)
+        told = _details(answer)
+        return (
+            answer.status == "RESOURCE_EXHAUSTED" and b"retryAfterSeconds" in told and b"google.rpc.RetryInfo" in told
+        )
     return answer.status == 429 and int(answer.headers["retry-after"]) > 0 and "retryAfterSeconds" in answer.text
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 try:
     import grpc
     from google.protobuf.any_pb2 import Any as AnyMessage
-    from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+    from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
     from google.rpc.status_pb2 import Status
     from grpc_health.v1 import health_pb2
     from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
@@ -36,6 +36,7 @@ from tieline.errors import (
     InvalidParams,
     InvalidRequest,
     PushNotificationNotSupported,
+    Unavailable,
     UnsupportedOperation,
     VersionNotSupported,
 )
@@ -465,11 +466,17 @@ def _ours(error: Exception) -> A2AError:
 
 
 def status_details(error: A2AError, code: int, message: str) -> bytes:
-    """A google.rpc.Status for `grpc-status-details-bin`: ErrorInfo for every error, BadRequest for bad fields."""
+    """A google.rpc.Status for `grpc-status-details-bin`: ErrorInfo for every error, BadRequest for bad fields, and
+    RetryInfo where it may be tried again: gRPC's Retry-After.
+    """
     for chars in (None, _DETAIL_CHARS):
         status = Status(code=code, message=message)
         metadata = {key: _text(value)[:chars] for key, value in error.metadata.items()}
         _pack(status, ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata))
+        if isinstance(error, Unavailable):
+            retry = RetryInfo()
+            retry.retry_delay.seconds = error.retry_after_s
+            _pack(status, retry)
         if error.violations:
             bad = BadRequest()
             for violation in error.violations[: None if chars is None else 3]:
