@@ -19,8 +19,8 @@ from tests.server.agents import mixed, worker
 from tests.server.raw import JSON, Wire, in_loop, serve
 from tieline.server.asgi import App
 from tieline.server.auth import Auth, BearerTokens
+from tieline.server.connections import close_slow
 from tieline.server.protocol import Connection
-from tieline.server.serve import close_slow
 
 SEND = {
     "jsonrpc": "2.0",

@@ -10,12 +10,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.databases import RedisServer, redis_server
 from tests.engine.scene import within
 from tests.operation.serving import call, fetch, sending, serving
+from tests.server.raw import Wire
 from tieline.ids import new_id
 from tieline.server.health import Ready
-from tieline.server.ops import NoAnswer, WorkerLink, WorkersPages, answer_parent
+from tieline.server.ops import NoAnswer, OpsServer, WorkerLink, WorkersPages, answer_parent
+from tieline.server.protocol import Connection
+from tieline.server.serve import bind
 
 READY = Ready({"store": "ok"}, True)
 UNREADY = Ready({"store": "not available"}, False)
@@ -123,6 +128,27 @@ async def test_where_no_worker_answers_there_are_no_metrics_for_now() -> None:
         except NoAnswer:
             return
         raise AssertionError("there was an answer")
+
+
+@within(30)
+async def test_connections_of_the_operators_port_have_the_limits_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "head_s", 0.2)
+    listening = bind("127.0.0.1", 0)
+    port: int = listening.getsockname()[1]
+    server = OpsServer(Told())
+    await server.start(listening)
+    try:
+        for head, status in (
+            (b"GET /healthz HTTP/1.1\r\nHost: x\r\n", b"HTTP/1.1 408 "),
+            (b"", b"HTTP/1.1 408 "),
+            (b"GET /healthz HTTP/1.1\r\nX-H: " + b"x" * 100_000, b"HTTP/1.1 431 "),
+            (b"GET /healthz HTTP/1.1\r\nConnection: upgrade, close\r\nUpgrade: h2c\r\n\r\n", b"HTTP/1.1 200 "),
+        ):
+            async with Wire(port) as wire:
+                await wire.send(head)
+                assert (await wire.reader.read()).startswith(status), head[:40]
+    finally:
+        await server.stop()
 
 
 @within(60)

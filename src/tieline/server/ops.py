@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tieline.server.asgi import App
+from tieline.server.connections import close_slow, protocol
 from tieline.server.health import METRICS_PATH, PROBE_PATHS, Ready, answer_probe, tell
 from tieline.server.streams import Receive, Send
 
@@ -25,6 +26,7 @@ log = logging.getLogger("tieline.server")
 
 _ANSWER_S: Final = 2.0  # within which a worker has to answer
 _OTHERS_S: Final = 0.1  # that is waited for the others once one is ready: probes have a second
+_LOOK_S: Final = 1.0  # between two looks at who does not get on
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _READY: Final = "ready"
 _METRICS: Final = "metrics"
@@ -69,19 +71,31 @@ class OpsServer:
         self._pages = pages
         self._state = ServerState()
         self._server: asyncio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Answer what comes to this socket."""
-        config = uvicorn.Config(self, lifespan="off", log_config=None, access_log=False, server_header=False)
-        config.load()
-        protocol: Any = config.http_protocol_class
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: protocol(config=config, server_state=self._state, app_state={}), sock=listening
+        config = uvicorn.Config(
+            self, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none", http=protocol()
         )
+        config.load()
+        connection: Any = config.http_protocol_class
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: connection(config=config, server_state=self._state, app_state={}), sock=listening
+        )
+        self._looking = loop.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            close_slow(self._state.connections, asyncio.get_running_loop().time())
 
     async def stop(self) -> None:
         """Close the port. Stopping twice is allowed."""
         server, self._server = self._server, None
+        if self._looking is not None:
+            self._looking.cancel()
         if server is not None:
             server.close()
             for connection in list(self._state.connections):

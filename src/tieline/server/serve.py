@@ -23,6 +23,7 @@ from tieline.operation.observing import Telemetry
 from tieline.server.asgi import App, app
 from tieline.server.auth.auth import Auth
 from tieline.server.auth.certificate import ClientCertificates
+from tieline.server.connections import close_slow, protocol
 from tieline.server.loading import CannotServe
 from tieline.server.rates import Rates
 from tieline.server.tls import Tls
@@ -162,7 +163,7 @@ def serve(
         timeout_graceful_shutdown=5,
         lifespan="on",
         ws="none",
-        http=_protocol(),
+        http=protocol(),
         **(tls.of_uvicorn() if tls is not None else {}),
     )
     actual_port = listening.getsockname()[1]
@@ -364,15 +365,6 @@ class _Server(uvicorn.Server):
             timer.start()
 
 
-def _protocol() -> type[asyncio.Protocol] | str:
-    """How connections are served: ours where httptools is there."""
-    try:
-        from tieline.server.protocol import Connection
-    except ImportError:
-        return "auto"
-    return Connection
-
-
 def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
     """Raises ValueError when certificates of callers are wanted, and nobody asks for any."""
     wanted = [] if auth is None else [each for each in auth.schemes.values() if isinstance(each, ClientCertificates)]
@@ -382,14 +374,6 @@ def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
             "callers are to show certificates: give a tls with a client_ca (--tls-client-ca), or the header of a proxy"
             " (--auth mtls:HEADER)"
         )
-
-
-def close_slow(connections: Iterable[object], now: float) -> None:
-    """Hang up on who has begun a request and does not come to the end of its head."""
-    for connection in list(connections):
-        look = getattr(connection, "look", None)
-        if look is not None:
-            look(now)
 
 
 def bind(host: str, port: int, option: str = "--port") -> socket.socket:
