@@ -152,9 +152,9 @@ def test_no_two_callers_are_counted_as_one() -> None:
     assert counted(Caller(), "192.0.2.1") == "192.0.2.1"
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e308])
 def test_rate_that_makes_no_sense_is_refused(rate: float) -> None:
-    with pytest.raises(ValueError, match="requests_per_s has to be more than 0"):
+    with pytest.raises(ValueError, match="requests_per_s has to be a number from"):
         Rates(requests_per_s=rate)
 
 
