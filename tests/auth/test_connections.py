@@ -20,6 +20,7 @@ from tests.server.raw import JSON, Wire, in_loop, serve
 from tieline.server.asgi import App
 from tieline.server.auth import Auth, BearerTokens
 from tieline.server.connections import close_slow
+from tieline.server.listening import listening
 from tieline.server.protocol import Connection
 
 SEND = {
@@ -311,6 +312,23 @@ async def test_limits_of_heads_hold_where_another_protocol_is_offered() -> None:
         async with Wire(port) as wire:
             await wire.send(b"CONNECT / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n")
             assert (await wire.head())[0] == 405
+
+
+@in_loop
+async def test_receiver_of_webhooks_has_the_limits_of_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "head_s", 0.3)
+
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("no request has come")
+
+    async with listening(nothing, "127.0.0.1", 0) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        async with Wire(port) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nX-H: ")
+            assert (await rest_of(wire)).startswith(b"HTTP/1.1 408 ")
+        async with Wire(port) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nX-H: " + b"x" * 100_000)
+            assert (await rest_of(wire)).startswith(b"HTTP/1.1 431 ")
 
 
 def test_server_of_the_command_looks_at_its_connections(tmp_path: Path) -> None:

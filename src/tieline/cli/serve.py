@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -167,6 +168,8 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     A file with several agents serves each below its name. It runs until Ctrl-C or SIGTERM, and ends when the agents at
     work have finished, or --drain is over.
     """
+    # Until the server hears of it itself. The first process of a container has no default for it: it would be lost.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     notes = set_up(options, debug=bool(settings_of(context)["debug"]))
     try:
         return _serve(context, target, options, notes)

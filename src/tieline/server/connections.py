@@ -5,7 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-__all__ = ["close_slow", "protocol"]
+import uvicorn
+
+__all__ = ["WatchedServer", "close_slow", "protocol"]
+
+
+class WatchedServer(uvicorn.Server):
+    """uvicorn's server, which looks at its connections every second."""
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            close_slow(self.server_state.connections, asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
 
 def protocol() -> type[asyncio.Protocol] | str:

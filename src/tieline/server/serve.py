@@ -23,7 +23,7 @@ from tieline.operation.observing import Telemetry
 from tieline.server.asgi import App, app
 from tieline.server.auth.auth import Auth
 from tieline.server.auth.certificate import ClientCertificates
-from tieline.server.connections import close_slow, protocol
+from tieline.server.connections import WatchedServer, protocol
 from tieline.server.loading import CannotServe
 from tieline.server.rates import Rates
 from tieline.server.tls import Tls
@@ -262,7 +262,7 @@ class _Ops:
             self._answering.cancel()
 
 
-class _Server(uvicorn.Server):
+class _Server(WatchedServer):
     """uvicorn's server, with our start before its own and our drain before its shutdown."""
 
     def __init__(
@@ -288,11 +288,6 @@ class _Server(uvicorn.Server):
         self._leave_s = leave_s
         self._drain_delay_s = drain_delay_s
 
-    async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:
-            close_slow(self.server_state.connections, asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on SIGINT and SIGTERM, and count that as the normal end it is: uvicorn would raise them once more."""
@@ -310,7 +305,9 @@ class _Server(uvicorn.Server):
         try:
             if self._ops is not None:
                 await self._ops.start()
-            await self._app.start()
+            if not await self._opened():
+                self._leave_in(self._leave_s)
+                return
             for each in sockets or ():
                 begin_to_listen(each)
             if self._grpc is not None:
@@ -328,6 +325,17 @@ class _Server(uvicorn.Server):
         gc.freeze()  # what is there now lives as long as the process: the collector need not look at it again
         if self._on_ready is not None and self.started:
             self._on_ready(self._urls)
+
+    async def _opened(self) -> bool:
+        """Open the app, for as long as no signal comes: a store that does not answer may be waited for for long."""
+        opening = asyncio.ensure_future(self._app.start())
+        while not opening.done() and not self.should_exit:
+            await asyncio.wait([opening], timeout=0.1)
+        if not opening.done():
+            opening.cancel()
+            return False
+        await opening
+        return True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.failure is not None:
