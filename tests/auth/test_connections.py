@@ -19,8 +19,9 @@ from tests.server.agents import mixed, worker
 from tests.server.raw import JSON, Wire, in_loop, serve
 from tieline.server.asgi import App
 from tieline.server.auth import Auth, BearerTokens
+from tieline.server.connections import close_slow
+from tieline.server.listening import listening
 from tieline.server.protocol import Connection
-from tieline.server.serve import close_slow
 
 SEND = {
     "jsonrpc": "2.0",
@@ -256,6 +257,78 @@ async def test_upgrade_to_a_websocket_is_not_taken() -> None:
         upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x" * 24)]
         answer = await wire.request("GET", "/tasks", headers=[*JSON, *upgrade])
         assert answer.status != 101
+
+
+@in_loop
+async def test_request_that_offers_another_protocol_is_answered_with_its_body_however_it_comes() -> None:
+    offer = ("Connection: keep-alive, Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
+    plain = ("Content-Type: application/json", "A2A-Version: 1.0")
+    sized = head(*plain, *offer, f"Content-Length: {len(BODY)}")
+    chunked = head(*plain, *offer, "Transfer-Encoding: chunked") + b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
+    async with served(tieline.app(worker())) as port:
+        for pieces in (
+            [sized + BODY],
+            [sized, BODY],
+            [sized[:40], sized[40:] + BODY[:9], BODY[9:]],
+            [chunked],
+            [chunked[:-20], chunked[-20:]],
+            [sized + BODY + chunked],
+        ):
+            async with Wire(port) as wire:
+                for piece in pieces:
+                    await wire.send(piece)
+                    await asyncio.sleep(0)
+                for _ in range(2 if len(pieces) == 1 and len(pieces[0]) > len(chunked) + 100 else 1):
+                    assert (await wire.head())[0] == 200
+                    assert "result" in json.loads(await wire.body()), pieces
+                # The connection goes on as it was.
+                assert (await wire.request("POST", "/", BODY, JSON)).json()["result"]
+
+
+@in_loop
+async def test_body_behind_an_offer_of_another_protocol_is_no_request_of_its_own() -> None:
+    hidden = b"GET /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with served(tieline.app(worker())) as port:
+        for pieces in ([hidden], [hidden[:10], hidden[10:]], [b"", hidden]):
+            async with Wire(port) as wire:
+                await wire.send(
+                    head("Connection: upgrade, close", "Upgrade: h2c", f"Content-Length: {len(hidden)}") + pieces[0]
+                )
+                for piece in pieces[1:]:
+                    await wire.send(piece)
+                answer = await rest_of(wire)
+                assert answer.count(b"HTTP/1.1") == 1, answer
+                assert b"-32700" in answer
+
+
+@in_loop
+async def test_limits_of_heads_hold_where_another_protocol_is_offered() -> None:
+    offer = ("Connection: upgrade", "Upgrade: h2c")
+    async with served(tieline.app(worker())) as port:
+        for lines in ([f"X-H{number}: 1" for number in range(300)], ["X-H: " + "x" * 70_000]):
+            async with Wire(port) as wire:
+                await wire.send(head(*offer, *lines))
+                assert (await rest_of(wire)).startswith(b"HTTP/1.1 431 ")
+        async with Wire(port) as wire:
+            await wire.send(b"CONNECT / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n")
+            assert (await wire.head())[0] == 405
+
+
+@in_loop
+async def test_receiver_of_webhooks_has_the_limits_of_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "head_s", 0.3)
+
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("no request has come")
+
+    async with listening(nothing, "127.0.0.1", 0) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        async with Wire(port) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nX-H: ")
+            assert (await rest_of(wire)).startswith(b"HTTP/1.1 408 ")
+        async with Wire(port) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nX-H: " + b"x" * 100_000)
+            assert (await rest_of(wire)).startswith(b"HTTP/1.1 431 ")
 
 
 def test_server_of_the_command_looks_at_its_connections(tmp_path: Path) -> None:

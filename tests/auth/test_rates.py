@@ -16,6 +16,7 @@ from tests.behaviour.serving import Serve, over
 from tieline.engine.turn import Caller
 from tieline.errors import RateLimited
 from tieline.server.auth import Auth, BearerTokens, Passwords
+from tieline.server.forwarded import forwarded_for
 from tieline.server.rates import Meter, Rates, counted, place
 
 SLOW = 0.01  # requests a second: none of a test is given back
@@ -28,7 +29,10 @@ def tokens(tmp_path: Path) -> Tokens:
 
 def is_limited(answer: Answer) -> bool:
     if isinstance(answer.status, str):
-        return answer.status == "RESOURCE_EXHAUSTED" and b"retryAfterSeconds" in _details(answer)
+        told = _details(answer)
+        return (
+            answer.status == "RESOURCE_EXHAUSTED" and b"retryAfterSeconds" in told and b"google.rpc.RetryInfo" in told
+        )
     return answer.status == 429 and int(answer.headers["retry-after"]) > 0 and "retryAfterSeconds" in answer.text
 
 
@@ -54,6 +58,49 @@ async def test_callers_without_a_name_are_counted_by_their_address(serve: Serve,
     answer = await ask(agent, "SendMessage", "")
     assert is_limited(answer)
     assert "0.01 requests a second" in answer.text
+
+
+async def test_callers_behind_a_proxy_that_is_trusted_are_counted_by_what_it_says(serve: Serve, transport: str) -> None:
+    rates = Rates(requests_per_s=SLOW, burst=2)
+    trusting = await serve(hello, rates=rates, trust_forwarded=True)
+    name = "x-forwarded-for" if "grpc" in transport else "X-Forwarded-For"
+    for address in ("203.0.113.1", "203.0.113.2, 203.0.113.3", "2001:db8::1", "2001:db8:0:1::1"):
+        for _ in range(2):
+            assert not (await ask(trusting, "SendMessage", "", headers=[(name, address)])).refused
+        # What a caller has written in front of what the proxy adds is not believed.
+        made_up = f"198.51.100.7, {address.rpartition(', ')[2]}"
+        assert is_limited(await ask(trusting, "SendMessage", "", headers=[(name, made_up)]))
+
+
+@over("grpc", "grpc-0.3")
+async def test_what_callers_say_of_themselves_is_not_believed_where_no_proxy_is_trusted(
+    serve: Serve, transport: str
+) -> None:
+    agent = await serve(hello, rates=Rates(requests_per_s=SLOW, burst=2))
+    for number in range(2):
+        headers = [("x-forwarded-for", f"203.0.113.{number}")]
+        assert not (await ask(agent, "SendMessage", "", headers=headers)).refused
+    assert is_limited(await ask(agent, "SendMessage", "", headers=[("x-forwarded-for", "203.0.113.9")]))
+
+
+@pytest.mark.parametrize(
+    ("values", "address"),
+    [
+        ([], None),
+        ([""], None),
+        (["unknown"], None),
+        (["203.0.113.1, "], None),
+        (["203.0.113.1"], "203.0.113.1"),
+        (["203.0.113.1:5000"], "203.0.113.1"),
+        (["[2001:db8::1]:5000"], "2001:db8::1"),
+        (["[2001:db8::1]"], "2001:db8::1"),
+        (["2001:DB8:0::1"], "2001:db8::1"),
+        (["9.9.9.9", "203.0.113.1,203.0.113.2"], "203.0.113.2"),
+        (["203.0.113.1\nX"], None),
+    ],
+)
+def test_address_is_the_last_that_a_proxy_has_added(values: list[str], address: str | None) -> None:
+    assert forwarded_for(values) == address
 
 
 @over("jsonrpc", "rest", "grpc")
@@ -105,9 +152,9 @@ def test_no_two_callers_are_counted_as_one() -> None:
     assert counted(Caller(), "192.0.2.1") == "192.0.2.1"
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e308])
 def test_rate_that_makes_no_sense_is_refused(rate: float) -> None:
-    with pytest.raises(ValueError, match="requests_per_s has to be more than 0"):
+    with pytest.raises(ValueError, match="requests_per_s has to be a number from"):
         Rates(requests_per_s=rate)
 
 

@@ -143,6 +143,10 @@ def test_directory_that_cannot_be_one_is_told_and_nothing_is_left(bare: Tieline)
         (("x", "--name", "a\nb"), "--name has characters that cannot be printed."),
         (("x", "--name", "a" * 65), "--name has 65 characters, 64 at most can be."),
         (("x", "--name", "Tieline"), "--name makes a project called 'tieline'"),
+        (("msgspec",), "The directory's name makes a project called 'msgspec'"),
+        (("Uvicorn",), "The directory's name makes a project called 'uvicorn'"),  # a need of an extra
+        (("pluggy",), "The directory's name makes a project called 'pluggy'"),  # a need of pytest
+        (("x", "--name", "psycopg"), "--name makes a project called 'psycopg'"),
         (("pytest",), "The directory's name makes a project called 'pytest'"),
         (("/",), "The directory's name has to have a letter or digit."),
     ],
@@ -152,6 +156,27 @@ def test_names_that_can_be_none_are_told(bare: Tieline, words: tuple[str, ...], 
     assert refused.code == 2
     assert says in refused.error["message"]
     assert "--name" in refused.error["hint"]
+    assert files_in(bare.folder) == set()
+
+
+def test_directory_that_looks_like_an_option_is_told_as_a_directory(bare: Tieline) -> None:
+    made = bare("init", "--", "--odd")
+    assert made.fields["Install"] == "cd ./--odd && pip install -e '.[test]'"
+    entered = subprocess.run(
+        ["sh", "-ec", made.fields["Install"].partition(" && ")[0] + "; ls"],
+        cwd=bare.folder,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert "agent.py" in entered.stdout, entered.stderr
+
+
+def test_directory_without_a_name_is_not_taken_for_the_one_at_hand(bare: Tieline) -> None:
+    refused = bare("init", "")  # as of a shell's variable that is empty
+    assert refused.code == 2
+    assert "DIRECTORY is empty" in refused.err
     assert files_in(bare.folder) == set()
 
 

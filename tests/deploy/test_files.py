@@ -211,6 +211,11 @@ def test_labels_lead_from_service_and_budget_to_the_pods() -> None:
 # --- what may not be there --------------------------------------------------------------------------------------------
 
 
+def test_job_that_makes_the_tables_is_in_no_updates_way() -> None:
+    """Its template holds the image and the name of the secret, and no Job's template can be changed."""
+    assert 0 < manifest("Job")["spec"]["ttlSecondsAfterFinished"] <= 600
+
+
 def test_no_file_holds_a_secret() -> None:
     for path in [path for path in DEPLOY.rglob("*") if path.is_file()]:
         for user in re.findall(r"(?:postgresql|redis|rediss)://([^\s@/]*)@", path.read_text()):

@@ -102,8 +102,10 @@ async def refused(call: Any) -> Refusal:
     status = status_pb2.Status.FromString(packed)
     info = error_details_pb2.ErrorInfo()
     bad = error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
     for detail in status.details:
-        assert detail.Unpack(info) or detail.Unpack(bad)
+        assert detail.Unpack(info) or detail.Unpack(bad) or detail.Unpack(retry)
+    assert retry.retry_delay.seconds == int(info.metadata.get("retryAfterSeconds", "0"))
     assert status.code == error.code().value[0]
     assert status.message == error.details()
     assert info.domain == "a2a-protocol.org"

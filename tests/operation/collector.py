@@ -28,6 +28,7 @@ class Span(NamedTuple):
     failed: bool
     links: tuple[str, ...]  # spans
     service: str
+    state: str = ""  # of the trace, as its caller gave it
 
 
 class Collector:
@@ -83,6 +84,7 @@ def _span(span: Any, service: str) -> Span:
         span.status.code == span.status.STATUS_CODE_ERROR,
         tuple(link.span_id.hex() for link in span.links),
         service,
+        span.trace_state,
     )
 
 

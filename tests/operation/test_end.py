@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.databases import redis_server
 from tests.engine.scene import within
-from tests.operation.serving import Serving, call, fetch, sending, serving
+from tests.operation.serving import AGENT, Serving, call, fetch, sending, serving
 from tieline.ids import new_id
 
 
@@ -93,6 +96,56 @@ async def test_a_second_ctrl_c_ends_the_delay_and_the_drain_at_once(tmp_path: Pa
         await unready(here)
         here.signal(signal.SIGINT)
         assert await here.ended() == 0
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "redis"])
+@within(60)
+async def test_a_server_that_waits_for_its_database_ends_at_once_when_it_is_told_to(kind: str, tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    database = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = database.sockets[0].getsockname()[1]
+    path = tmp_path / "worker.py"
+    path.write_text(AGENT)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tieline", "serve", str(path), "--port", "0", "--log-format", "json"),
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "HOME": str(tmp_path), "TIELINE_STORE": f"{kind}://127.0.0.1:{port}/0"},
+    )
+    try:
+        await asked.wait()
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(5):  # it would wait for ten seconds
+            _, said = await process.communicate()
+        assert process.returncode == 0
+        assert b"ERROR" not in said
+    finally:
+        if process.returncode is None:
+            process.kill()
+        database.close()
+
+
+@within(60)
+async def test_a_server_that_is_told_to_end_before_it_can_serve_does_so(tmp_path: Path) -> None:
+    source = "import pathlib, time\npathlib.Path('loading').touch()\ntime.sleep(60)\n"
+    path = tmp_path / "worker.py"
+    path.write_text(source + AGENT)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tieline", "serve", str(path), "--port", "0", "--store", "memory"),
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    while not (tmp_path / "loading").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(5):
+        assert await process.wait() == 0
 
 
 @within(60)

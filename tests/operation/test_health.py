@@ -17,9 +17,12 @@ from tests.behaviour.failing_store import FailingStore
 from tests.databases import PostgresServer, RedisServer
 from tests.engine.scene import within
 from tests.grpc.serving import served
+from tests.interop.processes import free_port
 from tests.operation.serving import call, fetch, sending, serving, until
 from tests.server.agents import worker
 from tests.server.raw import JSON, asgi, in_loop, request, serve
+from tieline.server.loading import CannotServe
+from tieline.server.serve import begin_to_listen, bind
 from tieline.stores.base import Record
 from tieline.stores.postgres import PostgresStore
 
@@ -254,6 +257,30 @@ async def test_an_operators_port_that_is_taken_is_told_in_a_sentence(tmp_path: P
             said = "\n".join(second.lines)
             assert "Choose another one with --ops-port" in said
             assert "Traceback" not in said
+
+
+@within(60)
+async def test_a_port_that_is_given_twice_is_told_in_a_sentence(tmp_path: Path) -> None:
+    port = free_port()
+    for options, advice in (
+        (("--port", str(port), "--ops-port", str(port)), "--port"),
+        (("--port", str(port), "--grpc-port", str(port)), "--grpc-port"),
+    ):
+        async with serving(tmp_path, *options) as here:
+            assert await here.ended() == 1
+            said = "\n".join(here.lines)
+            assert f"Choose another one with {advice}." in said
+            assert "Traceback" not in said
+            assert "Serving" not in said
+
+
+def test_an_address_that_another_has_taken_since_it_was_bound_is_told() -> None:
+    with bind("127.0.0.1", 0) as slow:
+        port = slow.getsockname()[1]
+        with bind("127.0.0.1", port) as quick:
+            begin_to_listen(quick)
+            with pytest.raises(CannotServe, match=f"127.0.0.1:{port} cannot be listened on: .*--ops-port"):
+                begin_to_listen(slow, "--ops-port")
 
 
 @within(60)

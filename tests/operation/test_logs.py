@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.scene import within
-from tests.operation.serving import call, fetch, sending, serving, until
+from tests.operation.serving import AGENT, call, fetch, sending, serving, until
 from tieline.operation.logs import JsonFormatter, TextFormatter
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -120,6 +121,38 @@ def test_what_is_logged_cannot_forge_a_line_or_move_a_terminal() -> None:
     assert '"task":"t\\n1"' in one
     assert '"duration_ms":1.5' in one
     assert "method" not in one
+    forged = TextFormatter().format(record("Task 'x'\nERROR tieline.server: all is lost\r\n\u2028x\u0085y"))
+    assert [line for line in forged.splitlines() if not line.startswith("  ")] == ["ERROR here: Task 'x'"]
+    for text in ("\x9b31m", "\x7f", "a\u0085b", "a\u2028b", "a\u202eb", "größe \x1b"):
+        line = JsonFormatter().format(record(text, task=text))
+        assert len(line.splitlines()) == 1
+        assert line.isprintable()
+        assert json.loads(line)["message"] == json.loads(line)["task"] == text
+
+
+@within(60)
+async def test_a_start_that_fails_is_an_event_and_tells_no_secret(tmp_path: Path) -> None:
+    broken = "raise ValueError('no config\\nfor token=abcdef-secret')"
+    async with serving(tmp_path, "--log-format", "json", source=broken) as here:
+        assert await here.ended() == 1
+    event = here.event(level="ERROR", logger="tieline.serve", error="TIELINE_ERR_CANNOT_SERVE")
+    assert "cannot be loaded" in event["message"]
+    async with serving(tmp_path, source=broken) as here:
+        assert await here.ended() == 1
+        assert "cannot be loaded" in here.lines[0]
+        assert "abcdef-secret" not in "\n".join(here.lines)
+    for options in (("--rate", "nan"), ("--workers", "2"), ("--ops-port", "0", "--auth", "bearer", "--tokens", "/no")):
+        async with serving(tmp_path, "--log-format", "json", *options) as here:
+            assert await here.ended() == 2
+        assert here.event(level="ERROR", error="A2ACLI_ERR_USAGE")
+
+
+@within(60)
+async def test_what_ends_the_process_is_an_event(tmp_path: Path) -> None:
+    source = "import tieline.server.serve as it\nit.uvicorn.Config = None\n"
+    async with serving(tmp_path, "--log-format", "json", source=source + AGENT) as here:
+        assert await here.ended() == 1
+    assert "TypeError" in here.event(level="CRITICAL")["exception"]
 
 
 def test_a_record_whose_arguments_do_not_fit_is_written_all_the_same() -> None:

@@ -52,6 +52,7 @@ TAKEN_OUT = [
     ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
     ("AIzaSyA-abcdefghijklmnopqrstuvwxyz01234", "abcdefghijkl"),
     ("tieline_0123456789abcdefghijklmnopqrstuvwxyz_-ABCDE", "0123456789abcdef"),
+    ("mytieline_0123456789abcdefghijklmnopqrstuvwxyz_-ABCDE", "0123456789abcdef"),
     ("hf_abcdefghijklmnopqrst", "abcdefghijklmnopqrst"),
     ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "MIIE"),
     ("-----BEGIN RSA PRIVATE KEY-----\nMIIE without an end", "MIIE"),

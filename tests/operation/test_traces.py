@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import grpc
@@ -12,6 +13,7 @@ from a2a.types import a2a_pb2 as pb
 from tests.engine.scene import within
 from tests.operation.collector import Collector, Span, collecting
 from tests.operation.serving import call, fetch, sending, serving
+from tests.server.raw import JSON, Wire
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -73,6 +75,47 @@ async def test_a_request_is_a_span_in_the_trace_of_its_caller_and_its_run_a_span
                 assert each.attributes["a2a.agent.name"] == "Worker"
                 assert each.attributes["a2a.context.id"]
             assert ran.attributes["a2a.task.state"] == "COMPLETED"
+
+
+@within(60)
+async def test_trace_contexts_that_make_no_sense_begin_a_trace_of_their_own_and_are_no_news(tmp_path: Path) -> None:
+    parent = ("traceparent", CARRIED["traceparent"])
+    none = [
+        [("traceparent", "00-0-0-00")],
+        [("traceparent", parent[1].replace(TRACE, "0" * 32))],
+        [("traceparent", parent[1].upper())],
+        [("traceparent", "f" + "f" + parent[1][2:])],
+        [("traceparent", "00-" + "x" * 30_000)],
+        [parent, parent],
+        [parent, ("traceparent", parent[1].replace(TRACE, TRACE[::-1]))],
+        [("tracestate", "vendor=value")],
+    ]
+    some = [
+        ([parent, ("tracestate", "a=1"), ("tracestate", "b=2")], "a=1,b=2"),
+        ([parent, ("tracestate", ",".join(f"k{number}=v" for number in range(33)))], ""),
+        ([parent, ("tracestate", "k=" + "v" * 20_000)], ""),
+        ([parent, ("tracestate", "")], ""),
+        ([("traceparent", parent[1][:-2] + "00")], None),  # which says that nobody keeps it
+    ]
+    with collecting() as collector:
+        async with serving(tmp_path, "--otel", "--log-format", "json", env=collector.environment) as here:
+            port = int(here.url.rpartition(":")[2])
+            for headers in [*none, *(headers for headers, _ in some)]:
+                body = json.dumps(
+                    {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": sending("hi")}
+                ).encode()
+                async with Wire(port) as wire:
+                    sent = await wire.request("POST", "/", body, [*JSON, *headers])
+                    assert "result" in sent.json(), headers
+            kept = [state for _, state in some if state is not None]
+            found = await spans(collector, "SendMessage", len(none) + len(kept))
+        assert not here.having(level="WARNING")
+    own, theirs = found[: len(none)], found[len(none) :]
+    assert len({each.trace for each in own}) == len(none)
+    assert TRACE not in {each.trace for each in own}
+    assert all(each.parent == "" for each in own)
+    assert {each.trace for each in theirs} == {TRACE}
+    assert [each.state for each in theirs] == kept
 
 
 @within(60)

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,8 @@ _TEMPLATES: Final = {
     ".env.example": "env.example.in",
 }
 _LONGEST_NAME: Final = 64  # characters
-_TAKEN: Final = frozenset(("tieline", "pytest"))  # what the project itself needs: it cannot be called so
+_NEEDED: Final = ("tieline", "pytest", "hatchling")  # what the project is installed with
+_PROJECT_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#&])")
 
 
@@ -56,6 +57,8 @@ def init(context: click.Context, directory: str, name: str | None) -> int:
     settings = settings_of(context)
     settings.check_flags()
     out = open_output(settings["output"], Notes(), stream=settings["stream"], verbose=settings["verbose"])
+    if not directory:
+        raise UsageFault("DIRECTORY is empty.", hint="The directory at hand is a dot: tieline init .")
     folder = Path(directory)
     name = _name_of(folder) if name is None else _checked(name.strip(), "--name")
     project = slug_of(name)
@@ -64,12 +67,34 @@ def init(context: click.Context, directory: str, name: str | None) -> int:
         {"directory": str(folder.resolve()), "name": name, "project": project, "files": list(_TEMPLATES)},
         [("Project", str(folder.resolve())), ("Agent", name), ("Files", ", ".join(_TEMPLATES))],
     )
-    go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(directory)} && "
+    go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(_as_argument(directory))} && "
     out.next("Install", f"{go}pip install -e '.[test]'")
     out.next("Test", "pytest")
     out.next("Serve", "tieline serve agent.py")
     out.next("Send", 'tieline send -a 127.0.0.1:8000 "the cat and the dog"')
     return 0
+
+
+def _as_argument(directory: str) -> str:
+    """A directory as commands take it for one, and not for an option."""
+    return f"./{directory}" if directory.startswith("-") else directory
+
+
+def _taken() -> frozenset[str]:
+    """The projects that this one is installed with, and what these need in turn: it cannot be called so."""
+    found: set[str] = set()
+    waiting = list(_NEEDED)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
+            continue
+        found.add(name)
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            for need in metadata.requires(name) or ():
+                known = _PROJECT_NAME.match(need)
+                if known is not None and (name == "tieline" or "extra ==" not in need):
+                    waiting.append(known[0])
+    return frozenset(found)
 
 
 def _name_of(folder: Path) -> str:
@@ -87,7 +112,7 @@ def _checked(name: str, where: str) -> str:
         fault = "has characters that cannot be printed"
     elif len(name) > _LONGEST_NAME:
         fault = f"has {len(name)} characters, {_LONGEST_NAME} at most can be"
-    elif slug_of(name) in _TAKEN:
+    elif slug_of(name) in _taken():
         fault = f"makes a project called {slug_of(name)!r}, and that is what it is to be installed with"
     if fault:
         raise UsageFault(f"{where} {fault}.", hint='Name the agent with --name, such as --name "Word count".')

@@ -88,6 +88,10 @@ class Lines(Protocol):
         """Say one thing."""
         ...
 
+    def warning(self, text: str) -> None:
+        """Say one thing that is not as it should be."""
+        ...
+
     def serving(self, lines: list[str], **fields: Any) -> None:
         """Say that requests are answered: `lines` for people, `fields` for programs."""
         ...
@@ -101,6 +105,10 @@ class NotedLines:
 
     def line(self, text: str) -> None:
         """See Lines.line."""
+        self._notes.line(text)
+
+    def warning(self, text: str) -> None:
+        """See Lines.warning."""
         self._notes.line(text)
 
     def serving(self, lines: list[str], **fields: Any) -> None:
@@ -118,6 +126,10 @@ class LoggedLines:
     def line(self, text: str) -> None:
         """See Lines.line."""
         log.info("%s", text)
+
+    def warning(self, text: str) -> None:
+        """See Lines.warning."""
+        log.warning("%s", text)
 
     def serving(self, lines: list[str], **fields: Any) -> None:
         """See Lines.serving."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -165,6 +166,8 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
     A file with several agents serves each below its name. It runs until Ctrl-C or SIGTERM, and ends when the agents at
     work have finished, or --drain is over.
     """
+    # Until the server hears of it itself. The first process of a container has no default for it: it would be lost.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     from tieline.engine.service import Limits
     from tieline.server.asgi import App
     from tieline.server.loading import CannotServe, load_agents
@@ -255,7 +258,7 @@ def serve(context: click.Context, /, target: str, **options: Any) -> int:
 
 def _serve_with(options: Mapping[str, Any], notes: Lines) -> int:
     """Serve with several processes: this command once more in each of them."""
-    from tieline.server.serve import bind, http_url
+    from tieline.server.serve import begin_to_listen, bind, http_url
     from tieline.server.workers import supervise, worker_command
 
     if os.name == "nt":
@@ -266,6 +269,8 @@ def _serve_with(options: Mapping[str, Any], notes: Lines) -> int:
         raise UsageFault("--metrics with --workers needs --ops-port: each process counts for itself.")
     listening = bind(options["host"], options["port"])
     ops = None if options["ops_port"] is None else bind(options["ops_host"], options["ops_port"], "--ops-port")
+    if ops is not None:
+        begin_to_listen(ops, "--ops-port")
 
     def say(said: dict[str, Any]) -> None:
         at = [] if ops is None else [http_url(*ops.getsockname()[:2])]
@@ -273,7 +278,7 @@ def _serve_with(options: Mapping[str, Any], notes: Lines) -> int:
 
     with listening:
         code = supervise(
-            worker_command(sys.argv[1:]), listening, options["workers"], on_ready=say, note=notes.line, ops=ops
+            worker_command(sys.argv[1:]), listening, options["workers"], on_ready=say, note=notes.warning, ops=ops
         )
     if not code:
         notes.line("Stopped.")

@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
 import msgspec
@@ -34,13 +35,15 @@ _SURROGATES: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class TextFormatter(logging.Formatter):
-    """`LEVEL logger: message`, for people. Secrets and control characters are taken out."""
+    """`LEVEL logger: message`, for people. Secrets and control characters are taken out; what has several lines goes on
+    indented, so that what begins a line is a record.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        return _printable(without_secrets(super().format(record)))
+        return _printable(without_secrets(super().format(record))).replace("\n", "\n  ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -76,7 +79,8 @@ class JsonFormatter(logging.Formatter):
             trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
         if trace:
             event["exception"] = _text(trace)
-        return _encode(event).decode()
+        line = _encode(event).decode()
+        return line if line.isascii() and "\x7f" not in line else _CONTROL.sub(_in_json, line)
 
 
 def _text(text: str) -> str:
@@ -89,6 +93,11 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except Exception:  # a program's own record whose arguments do not fit: its words are better than none
         return str(record.msg)
+
+
+def _in_json(match: re.Match[str]) -> str:
+    """A character as JSON may write it: terminals and readers of lines obey some that JSON need not escape."""
+    return f"\\u{ord(match.group()):04x}"
 
 
 def _printable(text: str) -> str:
@@ -112,6 +121,13 @@ def set_up_logs(form: LogFormat, level: str, *, access: bool, stream: TextIO | N
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # what the library prints of a record that it cannot write may hold secrets
     threading.excepthook = _thread_failed
+    sys.excepthook = _process_failed
+
+
+def _process_failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What ends the process is a record, too; an interruption is none."""
+    if issubclass(kind, Exception):
+        logging.getLogger("tieline.server").critical("the server failed", exc_info=(kind, error, trace))
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import Context, copy_context
 from time import perf_counter
@@ -29,6 +30,9 @@ _CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _CARD: Final = "GetAgentCard"
 _CANCELLED: Final = "CANCELLED"
 _BROKEN: Final = "INTERNAL_ERROR"
+_PARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x20-\x7e]{0,400})?")
+_STATE_CHARACTERS: Final = 512
+_STATE_MEMBERS: Final = 32
 
 Asgi = Callable[..., Awaitable[None]]
 T = TypeVar("T")
@@ -194,8 +198,26 @@ class Observer:
 
 
 def _carried(headers: Iterable[tuple[str, Any]]) -> Mapping[str, str]:
-    """What headers say of the trace that they come from."""
-    return {name: value for name, value in headers if name in ("traceparent", "tracestate")}
+    """What headers say of the trace that they come from; {} where that makes no sense (W3C Trace Context, §3.2, §3.3).
+
+    There is one traceparent; several headers of tracestate are one list. A list that is too long is left out, which
+    the specification allows; OpenTelemetry would log of each that a caller sends.
+    """
+    parent = ""
+    states = []
+    for name, value in headers:
+        if name == "traceparent":
+            if parent or not _PARENT.fullmatch(value):
+                return {}
+            parent = value
+        elif name == "tracestate" and value.strip():
+            states.append(value)
+    if not parent:
+        return {}
+    state = ",".join(states)
+    if not state or len(state) > _STATE_CHARACTERS or state.count(",") >= _STATE_MEMBERS:
+        return {"traceparent": parent}
+    return {"traceparent": parent, "tracestate": state}
 
 
 def _code(request: ObservedRequest) -> str:

@@ -57,7 +57,7 @@ _SHAPES: Final = re.compile(
     | \b xox[a-z]-[A-Za-z0-9-]{8,300} | \b xapp-[A-Za-z0-9-]{8,300}            # Slack
     | \b (?:AKIA|ASIA)[A-Z0-9]{16} \b                                          # AWS
     | \b AIza[A-Za-z0-9_-]{30,60} | \b ya29\.[A-Za-z0-9_-]{16,1000}            # Google
-    | \b tieline_[A-Za-z0-9_-]{30,100}
+    | tieline_[A-Za-z0-9_-]{30,100}                                           # ours, also inside another word
     | \b hf_[A-Za-z0-9]{16,100} | \b npm_[A-Za-z0-9]{30,60} | \b pypi-[A-Za-z0-9_-]{16,300}
     | \b SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{16,80} | \b dop_v1_[a-f0-9]{32,80} | \b hvs\.[A-Za-z0-9_-]{16,200}
     """

@@ -29,6 +29,7 @@ from tieline.server.auth.auth import Auth
 from tieline.server.auth.followers import Followers
 from tieline.server.cards import CardPage, http_interfaces
 from tieline.server.endpoint import CARD_PATHS, Endpoint, Headers, Scope, refuse, respond
+from tieline.server.forwarded import forwarded_for
 from tieline.server.health import METRICS_PATH, PROBE_PATHS, Readiness, answer_metrics, answer_probe
 from tieline.server.rates import Meter, Rates
 from tieline.server.streams import Receive, Send, Stream, Watch
@@ -113,6 +114,7 @@ class App:
         self._cors_headers = _CORS_HEADERS + b"".join(
             b", " + name for name in (auth.headers if auth is not None else ())
         )
+        self.trusts_proxy = trust_forwarded
         self._cors_origins = frozenset(origin.lower().rstrip("/") for origin in cors_origins)
         self._public_url = None if public_url is None else public_url.rstrip("/")
         self._own_origin = "" if public_url is None else "/".join(public_url.lower().split("/")[:3])
@@ -293,6 +295,8 @@ class App:
             return
         if kind != "http":
             raise RuntimeError(f"tieline serves HTTP, not {kind}")
+        if self.trusts_proxy and (address := forwarded_for(_forwarding(scope))) is not None:
+            scope["client"] = (address, 0)
         if self.observer is not None and scope.get(_OBSERVED) is not self and not self._is_operation(scope):
             scope[_OBSERVED] = self
             await self.observer.http(self, scope, receive, send)
@@ -442,6 +446,10 @@ def _host_refused(headers: Headers) -> MisdirectedRequest:
     )
 
 
+def _forwarding(scope: Scope) -> Iterator[str]:
+    return (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for")
+
+
 def app(
     agents: Agent | Mapping[str, Agent],
     *,
@@ -470,7 +478,8 @@ def app(
         agents: An agent, or a mapping from names (one path segment each) to agents.
         store: "memory", "sqlite:PATH", or a Store.
         public_url: Where callers reach this app, for the card; without it, it is taken from the request.
-        trust_forwarded: Believe X-Forwarded-Host and X-Forwarded-Prefix of a proxy for the card's URLs.
+        trust_forwarded: Believe a proxy in X-Forwarded-Host, -Proto and -Prefix for the card's URLs, and in
+            X-Forwarded-For, of which the last address counts, for who calls without a name.
         allowed_hosts: Host names to answer for; None is any.
         cors_origins: Origins of web pages that may call; "*" is any. The card may be read from anywhere.
         max_body_bytes: Larger requests are refused with 413.

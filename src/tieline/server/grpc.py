@@ -17,7 +17,7 @@ from urllib.parse import unquote
 try:
     import grpc
     from google.protobuf.any_pb2 import Any as AnyMessage
-    from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+    from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
     from google.rpc.status_pb2 import Status
     from grpc_health.v1 import health_pb2
     from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
@@ -36,6 +36,7 @@ from tieline.errors import (
     InvalidParams,
     InvalidRequest,
     PushNotificationNotSupported,
+    Unavailable,
     UnsupportedOperation,
     VersionNotSupported,
 )
@@ -44,6 +45,7 @@ from tieline.operation.requests import ObservedRequest, named, refused
 from tieline.server.asgi import App
 from tieline.server.auth.identity import Shown
 from tieline.server.auth.subject import subject_of_pem
+from tieline.server.forwarded import forwarded_for
 from tieline.server.grpc_health import GrpcHealth
 from tieline.server.rates import counted
 from tieline.server.tls import Tls
@@ -202,14 +204,22 @@ class GrpcServer:
         auth, meter = self._app.auth, self._app.meter
         caller = _PLAIN_CALLER
         if auth is not None:
-            found = auth.caller(_shown(context))
+            found = auth.caller(_shown(context, self.address(context)))
             caller = found if isinstance(found, Caller) else await found
             auth.permit(caller, operation)
         if meter is not None:
-            name = counted(caller, _address(context))
+            name = counted(caller, self.address(context))
             meter.request(name)
             meter.operation(name, operation)
         return caller
+
+    def address(self, context: Any) -> str:
+        """Where a call comes from, as far as a proxy that is trusted says so."""
+        if self._app.trusts_proxy:
+            told = (str(value) for name, value in context.invocation_metadata() or () if name == "x-forwarded-for")
+            if (address := forwarded_for(told)) is not None:
+                return address
+        return _address(context)
 
     async def leave(self) -> None:
         """Tell those who ask for the server's health that it is about to go."""
@@ -255,7 +265,7 @@ class _Method:
         """`answer`, while somebody looks on."""
 
         async def observed(data: bytes, context: Any) -> Any:
-            request = ObservedRequest(perf_counter(), binding="grpc", client=_address(context))
+            request = ObservedRequest(perf_counter(), binding="grpc", client=self._server.address(context))
             request.method = self._rpc.operation
             request.dialect = self._version
             return await observer.rpc(request, context.invocation_metadata() or (), answer(data, context))
@@ -292,7 +302,7 @@ class _Method:
         opened, followers = self._server.open, self._server.followers
         opened.add(cursor)
         if followers is not None:
-            followers.add(cursor, caller, _shown(context))
+            followers.add(cursor, caller, _shown(context, self._server.address(context)))
         write_last, write_passing, write = rpc.write_answer, rpc.write_passing, context.write
         failure: A2AError | None = None
         left = ""  # why this server does not tell any more of a task that goes on
@@ -419,8 +429,8 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
 }
 
 
-def _shown(context: Any) -> Shown:
-    """What a call shows of its caller."""
+def _shown(context: Any, address: str) -> Shown:
+    """What a call shows of its caller, who comes from `address`."""
     headers: dict[bytes, bytes] = {}
     repeated: set[bytes] = set()
     for name, value in context.invocation_metadata():
@@ -429,11 +439,10 @@ def _shown(context: Any) -> Shown:
             repeated.add(key)
         headers[key] = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
     certificate = context.auth_context().get("x509_pem_cert")
-    address = _address(context)
     return Shown(
         headers,
         certificate=subject_of_pem(certificate[0].decode("ascii")) if certificate else None,
-        peer=address,
+        peer=_address(context),
         address=address,
         repeated=frozenset(repeated),
     )
@@ -457,11 +466,17 @@ def _ours(error: Exception) -> A2AError:
 
 
 def status_details(error: A2AError, code: int, message: str) -> bytes:
-    """A google.rpc.Status for `grpc-status-details-bin`: ErrorInfo for every error, BadRequest for bad fields."""
+    """A google.rpc.Status for `grpc-status-details-bin`: ErrorInfo for every error, BadRequest for bad fields, and
+    RetryInfo where it may be tried again: gRPC's Retry-After.
+    """
     for chars in (None, _DETAIL_CHARS):
         status = Status(code=code, message=message)
         metadata = {key: _text(value)[:chars] for key, value in error.metadata.items()}
         _pack(status, ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata))
+        if isinstance(error, Unavailable):
+            retry = RetryInfo()
+            retry.retry_delay.seconds = error.retry_after_s
+            _pack(status, retry)
         if error.violations:
             bad = BadRequest()
             for violation in error.violations[: None if chars is None else 3]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import uvicorn
 
-from tieline.server.serve import bind
+from tieline.server.connections import WatchedServer, protocol
+from tieline.server.serve import begin_to_listen, bind
 
 __all__ = ["listening"]
 
@@ -21,13 +22,15 @@ async def listening(application: Any, host: str, port: int) -> AsyncGenerator[st
     Raises CannotServe when the address is taken or not allowed.
     """
     socket = bind(host, port)
-    socket.listen()  # who comes from here on waits for the server, which is about to begin
+    begin_to_listen(socket)  # who comes from here on waits for the server, which is about to begin
     config = uvicorn.Config(
         application,
         lifespan="off",
         log_level="warning",
         access_log=False,
         server_header=False,
+        ws="none",
+        http=protocol(),
         timeout_graceful_shutdown=1,
     )
     server = _Server(config)
@@ -40,7 +43,7 @@ async def listening(application: Any, host: str, port: int) -> AsyncGenerator[st
         socket.close()
 
 
-class _Server(uvicorn.Server):
+class _Server(WatchedServer):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave signals to the program."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tieline.engine.agent import Agent
+from tieline.operation.secrets import without_secrets
 from tieline.runners import is_executor, is_official_card
 from tieline.server.asgi import App
 
@@ -137,7 +138,7 @@ def _reason(error: BaseException) -> str:
         return f"{error.filename}, line {error.lineno}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     at = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
-    return f"{at}{type(error).__name__}: {error}"
+    return without_secrets(f"{at}{type(error).__name__}: {error}")
 
 
 def _agents_in(module: Mapping[str, object]) -> str:

@@ -7,23 +7,33 @@ sockets, and tells of all: the metrics of each with a label that says which it i
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Iterable, MutableMapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import uvicorn
 from uvicorn.server import ServerState
 
 from tieline.server.asgi import App
+from tieline.server.connections import close_slow, protocol
 from tieline.server.health import METRICS_PATH, PROBE_PATHS, Ready, answer_probe, tell
 from tieline.server.streams import Receive, Send
 
-__all__ = ["AppPages", "OpsServer", "Pages", "WorkerLink", "WorkersPages", "answer_parent", "merged"]
+__all__ = ["AppPages", "NoAnswer", "OpsServer", "Pages", "WorkerLink", "WorkersPages", "answer_parent", "merged"]
+
+log = logging.getLogger("tieline.server")
 
 _ANSWER_S: Final = 2.0  # within which a worker has to answer
+_OTHERS_S: Final = 0.1  # that is waited for the others once one is ready: probes have a second
+_LOOK_S: Final = 1.0  # between two looks at who does not get on
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _READY: Final = "ready"
 _METRICS: Final = "metrics"
+
+
+class NoAnswer(Exception):
+    """None of the workers has answered."""
 
 
 class Pages(Protocol):
@@ -34,7 +44,7 @@ class Pages(Protocol):
         ...
 
     async def metrics(self, accept: str) -> tuple[bytes, str] | None:
-        """What /metrics says and its media type; None where there are none."""
+        """What /metrics says and its media type; None where there are none. Raises NoAnswer."""
         ...
 
 
@@ -61,19 +71,31 @@ class OpsServer:
         self._pages = pages
         self._state = ServerState()
         self._server: asyncio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Answer what comes to this socket."""
-        config = uvicorn.Config(self, lifespan="off", log_config=None, access_log=False, server_header=False)
-        config.load()
-        protocol: Any = config.http_protocol_class
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: protocol(config=config, server_state=self._state, app_state={}), sock=listening
+        config = uvicorn.Config(
+            self, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none", http=protocol()
         )
+        config.load()
+        connection: Any = config.http_protocol_class
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: connection(config=config, server_state=self._state, app_state={}), sock=listening
+        )
+        self._looking = loop.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            close_slow(self._state.connections, asyncio.get_running_loop().time())
 
     async def stop(self) -> None:
         """Close the port. Stopping twice is allowed."""
         server, self._server = self._server, None
+        if self._looking is not None:
+            self._looking.cancel()
         if server is not None:
             server.close()
             for connection in list(self._state.connections):
@@ -89,7 +111,11 @@ class OpsServer:
         headers = dict(scope["headers"])
         page = None
         if path == METRICS_PATH:
-            page = await self._pages.metrics(headers.get(b"accept", b"").decode("latin-1"))
+            try:
+                page = await self._pages.metrics(headers.get(b"accept", b"").decode("latin-1"))
+            except NoAnswer:
+                await tell(send, verb, 503, b"No worker answers.\n", content_type=b"text/plain")
+                return
         if page is None:
             known = ", ".join((*sorted(PROBE_PATHS), METRICS_PATH))
             await tell(send, verb, 404, f"Here are {known}.\n".encode(), content_type=b"text/plain")
@@ -105,53 +131,71 @@ class OpsServer:
 async def answer_parent(link: socket.socket, pages: Pages) -> None:
     """Answer what the watching process asks over `link`, until that end is closed."""
     reader, writer = await asyncio.open_connection(sock=link)
+    answering: set[asyncio.Task[None]] = set()  # all at once: a store that hangs holds up one who asks for readiness
     try:
         while line := await reader.readline():
             what, _, number = line.decode().partition(" ")
-            if what == _READY:
-                found = await pages.look()
-                body = b"" if found.ready else found.json
-            else:
-                page = await pages.metrics("")
-                body = b"" if page is None else page[0]
-            writer.write(b"%d %d\n" % (int(number), len(body)) + body)
-            await writer.drain()
+            task = asyncio.ensure_future(_answer(writer, pages, what, int(number)))
+            answering.add(task)
+            task.add_done_callback(answering.discard)
     finally:
+        for task in answering:
+            task.cancel()
         writer.close()
+
+
+async def _answer(writer: asyncio.StreamWriter, pages: Pages, what: str, number: int) -> None:
+    try:
+        if what == _READY:
+            found = await pages.look()
+            body = b"" if found.ready else found.json
+        else:
+            page = await pages.metrics("")
+            body = b"" if page is None else page[0]
+        writer.write(b"%d %d\n" % (number, len(body)) + body)
+        await writer.drain()
+    except ConnectionError:
+        pass  # the parent is gone, and so is this process in a moment
+    except Exception:  # what a store or a collector of metrics raises must not end the link
+        log.exception("the operator's port could not be told of this worker")
 
 
 class WorkerLink:
     """The watching process's end of a link to one worker."""
 
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.begun = False  # whether the worker has said that it answers requests
         self._number = 0
         self._asked: dict[int, asyncio.Future[bytes]] = {}
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._writer = writer
         self._gone = False
+        self._reading = asyncio.ensure_future(self._read(reader))
+
+    @classmethod
+    async def over(cls, link: socket.socket) -> Self:
+        """The end `link` of a pair of sockets."""
+        return cls(*await asyncio.open_connection(sock=link))
 
     async def ready(self) -> str:
         """Whether the worker is to be sent requests: "ok", or what is wrong."""
+        if not self.begun:
+            return "starting"
         answer = await self._ask(_READY)
         if answer is None:
             return "no answer"
         return "ok" if not answer else "not ready"
 
-    async def metrics(self) -> str:
-        """The worker's metrics; "" when there are none, or it does not answer."""
-        return (await self._ask(_METRICS) or b"").decode()
+    async def metrics(self) -> str | None:
+        """The worker's metrics; "" when there are none, None when it does not answer."""
+        answer = await self._ask(_METRICS) if self.begun else None
+        return None if answer is None else answer.decode()
 
     async def _ask(self, what: str) -> bytes | None:
         if self._gone:
             return None
-        loop = asyncio.get_running_loop()
-        if self._writer is None:
-            reader, self._writer = await asyncio.open_connection(sock=self._link)
-            self._reading = loop.create_task(self._read(reader))
         self._number += 1
         number = self._number
-        answer: asyncio.Future[bytes] = loop.create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
             self._writer.write(f"{what} {number}\n".encode())
@@ -178,12 +222,8 @@ class WorkerLink:
 
     def close(self) -> None:
         """The worker is gone."""
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._writer is not None:
-            self._writer.close()
-        else:
-            self._link.close()
+        self._reading.cancel()
+        self._writer.close()
 
 
 class WorkersPages:
@@ -194,19 +234,30 @@ class WorkersPages:
         self._ending = ending
 
     async def look(self) -> Ready:
-        """Ready while one of them is: the others' requests go to it."""
-        links = sorted(self._links.items())
-        found = await asyncio.gather(*(link.ready() for _, link in links))
+        """Ready while one of them is: the others' requests go to it. It does not wait long for these."""
+        asked = {number: asyncio.ensure_future(link.ready()) for number, link in sorted(self._links.items())}
+        try:
+            for one in asyncio.as_completed(asked.values()):
+                if await one == "ok":
+                    await asyncio.wait(asked.values(), timeout=_OTHERS_S)
+                    break
+            found = {number: task.result() if task.done() else "no answer" for number, task in asked.items()}
+        finally:
+            for task in asked.values():
+                task.cancel()
         leaving = self._ending.is_set()
         checks = {"drain": "this server is shutting down" if leaving else "ok"}
-        checks |= {f"worker {number}": said for (number, _), said in zip(links, found, strict=True)}
-        return Ready(checks, not leaving and "ok" in found)
+        checks |= {f"worker {number}": said for number, said in found.items()}
+        return Ready(checks, not leaving and "ok" in found.values())
 
     async def metrics(self, accept: str) -> tuple[bytes, str] | None:
-        """Those of all, each with the label `worker`."""
+        """Those of all that answer, each with the label `worker`. Raises NoAnswer."""
         links = sorted(self._links.items())
-        pages = await asyncio.gather(*(link.metrics() for _, link in links))
-        page = merged((str(number), page) for (number, _), page in zip(links, pages, strict=True))
+        found = await asyncio.gather(*(link.metrics() for _, link in links))
+        pages = {number: page for (number, _), page in zip(links, found, strict=True) if page is not None}
+        if not pages:
+            raise NoAnswer
+        page = merged((str(number), page) for number, page in pages.items())
         return (page.encode(), _TEXT) if page else None
 
 

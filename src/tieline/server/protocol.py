@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tieline.server.auth.subject import subject_of
@@ -13,6 +15,7 @@ __all__ = ["Connection"]
 
 _FEW: Final = 24  # headers; with more than these their sizes are summed up
 _SMALL: Final = 16 * 1024  # bytes that have come at once, or so far; with more than these, too
+_INVALID: Final = "Invalid HTTP request received."
 
 
 class Connection(HttpToolsProtocol):
@@ -30,6 +33,7 @@ class Connection(HttpToolsProtocol):
     _answered: float | None = None  # when the answer to the request whose body is coming was complete
     _bytes = 0  # of the head, or the body, so far
     _weighs = False  # whether the head that is coming may be too large
+    _upgrades = False  # whether the head that has come offers another protocol
     _refusal = ""
     _tls: Any = None  # what ASGI's extension for TLS says of the connection
     _peer: tuple[str, int] | None = None
@@ -45,13 +49,37 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._weighs = self._bytes + len(data) > _SMALL
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self.head_since is not None and self.parser is not None:  # there is more of it to come
             self._bytes += len(data)
             if self._bytes > self.head_bytes:
                 self._refuse_head(431, self._too_large)
         elif self.body_since is not None:
             self._bytes += len(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Have the parser read on, through requests that offer to change the protocol.
+
+        Such an offer may be ignored, and the request is answered as it stands (RFC 9110, section 7.8): clients of h2c
+        make it with every first request, those with a body, too. The parser ends at such a head, and would take the
+        body for the next request; so another one gets the head once more, without the offer.
+        """
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except HttpParserError:
+                self.logger.warning(_INVALID)
+                self.send_400_response(_INVALID)
+                return
+            except HttpParserUpgrade as stopped:
+                data = data[stopped.args[0] :]
+            if self._upgrades:
+                self._upgrades = False
+                version = self.parser.get_http_version().encode()
+                data = _head(self.parser.get_method(), self.url, version, self.headers) + data
+                self.parser = HttpRequestParser(self)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -62,6 +90,9 @@ class Connection(HttpToolsProtocol):
         self.head_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
+        self._upgrades = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self._upgrades:
+            return  # it comes again
         self.head_since = None
         if self._weighs or len(self.headers) > _FEW:
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -77,6 +108,8 @@ class Connection(HttpToolsProtocol):
         self.body_since = self.loop.time()
 
     def on_message_complete(self) -> None:
+        if self._upgrades:
+            return
         self.body_since = None
         super().on_message_complete()
 
@@ -122,6 +155,17 @@ class Connection(HttpToolsProtocol):
         if not answer_due:
             self.transport.write(_response(_STATUS[status], words))
         self.transport.close()
+
+
+def _head(method: bytes, target: bytes, version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A request's head without an offer to change the protocol."""
+    lines = [b"%s %s HTTP/%s\r\n" % (method, target, version)]
+    for name, value in headers:
+        if name == b"connection":
+            value = b", ".join(token for token in map(bytes.strip, value.split(b",")) if token.lower() != b"upgrade")
+        if name != b"upgrade":
+            lines.append(b"%s: %s\r\n" % (name, value))
+    return b"".join((*lines, b"\r\n"))
 
 
 _STATUS: Final = {400: "400 Bad Request", 408: "408 Request Timeout", 431: "431 Request Header Fields Too Large"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+from collections import OrderedDict
 from time import monotonic
 from typing import Final
 
@@ -16,6 +17,8 @@ __all__ = ["Meter", "Rates", "counted", "place"]
 
 _DAY_S: Final = 86_400.0
 _KNOWN: Final = 50_000  # callers that are counted; beyond that, those that have not called for longest are forgotten
+_LEAST: Final = 1e-6  # of each of the limits: a request in twelve days, which is a long time to be told to wait
+_MOST: Final = 1e9
 _MESSAGES: Final = frozenset(("SendMessage", "SendStreamingMessage"))
 
 
@@ -33,8 +36,8 @@ class Rates(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} has to be more than 0, not {value:g}")
+            if value is not None and not _LEAST <= value <= _MOST:
+                raise ValueError(f"{name} has to be a number from {_LEAST:g} to {_MOST:g}, not {value:g}")
 
 
 class _Count:
@@ -73,7 +76,7 @@ class Meter:
         self._rates = rates
         per_s = rates.requests_per_s
         self._burst = float(rates.burst or (1 if per_s is None else max(1, math.ceil(2 * per_s))))
-        self._counts: dict[str, _Count] = {}
+        self._counts: OrderedDict[str, _Count] = OrderedDict()  # a dict takes long to find its first key
 
     def request(self, caller: str, words: str = "") -> None:
         """Count a request. Raises RateLimited, with the seconds until there is room for one."""
@@ -112,10 +115,11 @@ class Meter:
 
     def _count(self, caller: str, now: float) -> _Count:
         counts = self._counts
-        count = counts.pop(caller, None)
+        count = counts.get(caller)
         if count is None:
             if len(counts) >= _KNOWN:
-                del counts[next(iter(counts))]
-            count = _Count(now, self._burst)
-        counts[caller] = count  # the last: who has called for longest ago comes first
+                counts.popitem(last=False)
+            count = counts[caller] = _Count(now, self._burst)
+        else:
+            counts.move_to_end(caller)  # who has called for longest ago comes first
         return count

@@ -23,6 +23,7 @@ from tieline.operation.observing import Telemetry
 from tieline.server.asgi import App, app
 from tieline.server.auth.auth import Auth
 from tieline.server.auth.certificate import ClientCertificates
+from tieline.server.connections import WatchedServer, protocol
 from tieline.server.loading import CannotServe
 from tieline.server.rates import Rates
 from tieline.server.tls import Tls
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from tieline.server.grpc import GrpcServer
     from tieline.wire.signing import CardSigner
 
-__all__ = ["bind", "http_url", "serve"]
+__all__ = ["begin_to_listen", "bind", "http_url", "serve"]
 
+_BACKLOG = 2048  # connections that wait to be taken
 _FORCED_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
 
@@ -155,13 +157,13 @@ def serve(
         log_config=None,
         log_level="warning",
         access_log=False,
-        proxy_headers=trust_forwarded,
+        proxy_headers=False,  # the app reads them itself
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=5,
         lifespan="on",
         ws="none",
-        http=_protocol(),
+        http=protocol(),
         **(tls.of_uvicorn() if tls is not None else {}),
     )
     actual_port = listening.getsockname()[1]
@@ -247,6 +249,7 @@ class _Ops:
         if self._link is not None:
             self._answering = asyncio.ensure_future(self._answer_parent(self._link, self._pages))
         if self._listening is not None:
+            begin_to_listen(self._listening, "--ops-port")
             await self._server.start(self._listening)
             if self._on_ready is not None:
                 host, port = self._listening.getsockname()[:2]
@@ -259,7 +262,7 @@ class _Ops:
             self._answering.cancel()
 
 
-class _Server(uvicorn.Server):
+class _Server(WatchedServer):
     """uvicorn's server, with our start before its own and our drain before its shutdown."""
 
     def __init__(
@@ -285,11 +288,6 @@ class _Server(uvicorn.Server):
         self._leave_s = leave_s
         self._drain_delay_s = drain_delay_s
 
-    async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:
-            close_slow(self.server_state.connections, asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on SIGINT and SIGTERM, and count that as the normal end it is: uvicorn would raise them once more."""
@@ -307,7 +305,11 @@ class _Server(uvicorn.Server):
         try:
             if self._ops is not None:
                 await self._ops.start()
-            await self._app.start()
+            if not await self._opened():
+                self._leave_in(self._leave_s)
+                return
+            for each in sockets or ():
+                begin_to_listen(each)
             if self._grpc is not None:
                 await self._grpc.start(self._urls[0])
         except StoreError as error:
@@ -323,6 +325,17 @@ class _Server(uvicorn.Server):
         gc.freeze()  # what is there now lives as long as the process: the collector need not look at it again
         if self._on_ready is not None and self.started:
             self._on_ready(self._urls)
+
+    async def _opened(self) -> bool:
+        """Open the app, for as long as no signal comes: a store that does not answer may be waited for for long."""
+        opening = asyncio.ensure_future(self._app.start())
+        while not opening.done() and not self.should_exit:
+            await asyncio.wait([opening], timeout=0.1)
+        if not opening.done():
+            opening.cancel()
+            return False
+        await opening
+        return True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.failure is not None:
@@ -360,15 +373,6 @@ class _Server(uvicorn.Server):
             timer.start()
 
 
-def _protocol() -> type[asyncio.Protocol] | str:
-    """How connections are served: ours where httptools is there."""
-    try:
-        from tieline.server.protocol import Connection
-    except ImportError:
-        return "auto"
-    return Connection
-
-
 def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
     """Raises ValueError when certificates of callers are wanted, and nobody asks for any."""
     wanted = [] if auth is None else [each for each in auth.schemes.values() if isinstance(each, ClientCertificates)]
@@ -380,14 +384,6 @@ def _check_certificates(auth: Auth | None, tls: Tls | None) -> None:
         )
 
 
-def close_slow(connections: Iterable[object], now: float) -> None:
-    """Hang up on who has begun a request and does not come to the end of its head."""
-    for connection in list(connections):
-        look = getattr(connection, "look", None)
-        if look is not None:
-            look(now)
-
-
 def bind(host: str, port: int, option: str = "--port") -> socket.socket:
     """A socket for this address, which `option` has given. Raises CannotServe."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -397,10 +393,27 @@ def bind(host: str, port: int, option: str = "--port") -> socket.socket:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
         listening.close()
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with {option}.") from None
+        raise _no_address(host, port, option, error) from None
     listening.set_inheritable(True)
     return listening
+
+
+def begin_to_listen(listening: socket.socket, option: str = "--port") -> None:
+    """Take connections at what `bind` has given. Raises CannotServe.
+
+    An address may be bound twice as long as nobody listens there: another server, or another port of this one, may
+    have been quicker. Event loops do not all tell of it.
+    """
+    try:
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        host, port = listening.getsockname()[:2]
+        raise _no_address(host, port, option, error) from None
+
+
+def _no_address(host: str, port: int, option: str, error: Exception) -> CannotServe:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CannotServe(f"{host}:{port} cannot be listened on: {reason}. Choose another one with {option}.")
 
 
 def _hosts(host: str, public_url: str | None, allowed: Iterable[str], trust_forwarded: bool) -> frozenset[str] | None:

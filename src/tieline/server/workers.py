@@ -92,12 +92,13 @@ class _Parent:
         self._links: dict[int, WorkerLink] = {}  # by the number of a worker, from 1
         self._codes: list[int] = []
         self._ending = asyncio.Event()
+        self._told: int | None = None  # the signal that they were told to end by
         self._leash, self._held = os.pipe()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._end, number)
+        for told in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(told, self._end, told)
         loop.add_signal_handler(signal.SIGHUP, self._end, signal.SIGTERM)  # there is nothing to read anew
         keepers: list[asyncio.Task[None]] = []
         server = None
@@ -108,12 +109,12 @@ class _Parent:
                 server = OpsServer(WorkersPages(self._links, self._ending))
                 await server.start(self._ops)
             first = await self._start(1)
-            said = await self._hear(first)
+            said = await self._hear(first, 1)
             if said is None:
                 return await self._gone(first)
             others = [await self._start(number) for number in range(2, self._count + 1)]
-            for process in others:
-                if await self._hear(process) is None and not self._ending.is_set():
+            for number, process in enumerate(others, 2):
+                if await self._hear(process, number) is None and not self._ending.is_set():
                     code = await self._gone(process)
                     self._end(signal.SIGTERM)
                     await asyncio.wait([asyncio.ensure_future(self._gone(left)) for left in (first, *others)])
@@ -132,6 +133,7 @@ class _Parent:
 
     def _end(self, number: int) -> None:
         self._ending.set()
+        self._told = number
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
@@ -148,7 +150,7 @@ class _Parent:
             handed.append(theirs.fileno())
             if (before := self._links.pop(number, None)) is not None:
                 before.close()
-            self._links[number] = WorkerLink(ours)
+            self._links[number] = await WorkerLink.over(ours)
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -167,7 +169,7 @@ class _Parent:
             process.terminate()
         return process
 
-    async def _hear(self, process: asyncio.subprocess.Process) -> dict[str, Any] | None:
+    async def _hear(self, process: asyncio.subprocess.Process, number: int) -> dict[str, Any] | None:
         """What a worker says when it is ready; None when it ends instead."""
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
@@ -177,11 +179,15 @@ class _Parent:
             line = await reader.readline()
         finally:
             transport.close()
+        if line and (link := self._links.get(number)) is not None:
+            link.begun = True
         return dict(json.loads(line)) if line else None
 
     async def _gone(self, process: asyncio.subprocess.Process) -> int:
         code = await process.wait()
         self._processes.discard(process)
+        if self._told is not None and code in (-self._told, 128 + self._told):
+            return 0  # it was still starting, and ended as it was told
         return 128 - code if code < 0 else code
 
     async def _keep(self, process: asyncio.subprocess.Process, number: int) -> None:
@@ -204,7 +210,7 @@ class _Parent:
             if self._ending.is_set():
                 return
             process = await self._start(number)
-            await self._hear(process)
+            await self._hear(process, number)
 
 
 def worker_command(arguments: Sequence[str]) -> list[str]:
