@@ -249,9 +249,11 @@ class SavedCredentials:
 
     def _read(self) -> _File:
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=_without_waiting) as file:
                 if os.name == "posix":
                     found = os.fstat(file.fileno())
+                    if not stat.S_ISREG(found.st_mode):
+                        raise SavedFault(f"{self.path} is no file: remove it, and sign in again.")
                     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                         raise SavedFault(f"Others can read {self.path}, which holds credentials: chmod 600 {self.path}")
                     if found.st_uid != os.geteuid():
@@ -396,6 +398,11 @@ def _locked(path: Path) -> Iterator[None]:
         raise SavedFault(f"{path} is held by another process.") from None
     finally:
         lock.close()
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    """Open a file that may turn out to be a pipe, which would be waited for until somebody writes to it."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _opened(path: Path) -> IO[bytes]:
