@@ -17,6 +17,7 @@ from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
 from tieline.cli.session import Session, execute, preferred
 from tieline.cli.signing import signed_fields
 from tieline.client.discovery import FoundCard
+from tieline.client.opening import vouched_document
 from tieline.client.route import choose, spoken_version
 from tieline.errors import A2AError, InvalidCard
 
@@ -52,7 +53,7 @@ def get(context: click.Context, validate: bool) -> int:
         session.card = found.card
         verification = session.verification
         assert verification is not None
-        session.out.card(found.card, found.document, verification.state)
+        session.out.card(found.card, vouched_document(found, verification), verification.state)
         if not session.as_json:
             signed = signed_fields(verification)
             valid = [("Valid", "yes")] if validate else []
