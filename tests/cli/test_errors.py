@@ -195,3 +195,20 @@ def test_what_nobody_foresaw_is_an_internal_error() -> None:
     # A2ACLI_ERR_TIMEOUT is for --timeout alone.
     assert from_exception(PeerTimeout("slow")).code == "A2ACLI_ERR_UNREACHABLE"
     assert CliError("TIELINE_ERR_FILES", "no").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("task", "get", "\udcff"), 3, "tieline task get '\\udcff'"),
+        (("send", "hi", "--client-cert", "\udcff.pem"), 2, "\\udcff.pem"),
+        (("card", "sign", "\udcff.json", "--key", "\udcff.pem"), 1, "\\udcff.pem cannot be read"),
+    ],
+)
+def test_an_argument_that_is_no_text_is_told_as_json_and_not_by_a_traceback(
+    bare: Tieline, words: tuple[str, ...], code: int, told: str
+) -> None:
+    where = () if words[0] == "card" else ("-a", "127.0.0.1:1")
+    failed = bare(*words, *where, "-o", "json")
+    assert (failed.code, failed.err) == (code, "")
+    assert told in f"{failed.error['message']} {failed.error['hint']}"
