@@ -175,7 +175,9 @@ class SavedCredentials:
 
     def load(self, origin: str) -> SavedAgent | None:
         """What is kept for the agent at an origin; None is nothing."""
-        entry = self._read().agents.get(origin)
+        return self._of(origin, self._read().agents.get(origin))
+
+    def _of(self, origin: str, entry: _Entry | None) -> SavedAgent | None:
         if entry is None or not entry.keyring:
             return None if entry is None else entry.agent
         text = self._from_vault(origin)
@@ -188,12 +190,28 @@ class SavedCredentials:
 
     def save(self, agent: SavedAgent) -> str:
         """Keep, in place of what was there; gives where: the keyring's name, or the path of the file."""
-        vault = self._usable()
+        self._usable()  # slow to load: not while others wait
         with self._editing() as agents:
-            if vault is not None and _put(vault, agent):
-                agents[agent.origin] = _Entry(keyring=True)
-                return vault.name
-            agents[agent.origin] = _Entry(agent)
+            return self._keep(agents, agent)
+
+    def renew(self, origin: str, scheme: str, tokens: TokenSet) -> None:
+        """Keep other tokens for one login; nothing where the user has signed out meanwhile."""
+        self._usable()
+        with self._editing() as agents:
+            agent = self._of(origin, agents.get(origin))
+            if agent is not None:
+                logins = tuple(
+                    msgspec.structs.replace(each, tokens=tokens) if each.scheme == scheme else each
+                    for each in agent.logins
+                )
+                self._keep(agents, msgspec.structs.replace(agent, logins=logins))
+
+    def _keep(self, agents: dict[str, _Entry], agent: SavedAgent) -> str:
+        vault = self._usable()
+        if vault is not None and _put(vault, agent):
+            agents[agent.origin] = _Entry(keyring=True)
+            return vault.name
+        agents[agent.origin] = _Entry(agent)
         return str(self.path)
 
     def where(self, origin: str) -> str:
@@ -367,14 +385,7 @@ class _Kept:
         return None if login is None else login.tokens
 
     def save(self, tokens: TokenSet) -> None:
-        agent = self._saved.load(self._origin)
-        if agent is None:  # signed out meanwhile
-            return
-        logins = tuple(
-            msgspec.structs.replace(each, tokens=tokens) if each.scheme == self._scheme else each
-            for each in agent.logins
-        )
-        self._saved.save(msgspec.structs.replace(agent, logins=logins))
+        self._saved.renew(self._origin, self._scheme, tokens)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
