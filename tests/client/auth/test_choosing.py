@@ -213,6 +213,12 @@ def test_an_authorization_header_beside_credentials_that_use_it_is_a_mistake(gua
             lambda: ClientCredentials(client_id="c", client_secret="sec", issuer="https://u:sec@x.example"),
             "without user",
         ),
+        (
+            lambda: ClientCredentials(client_id="c", client_secret="sec\udcff"),
+            "client_secret has characters that are no",
+        ),
+        (lambda: DeviceCode(client_id="\udcff", show=print), "client_id has characters that are no text"),
+        (lambda: DeviceCode(client_id="c", scopes=("a", "\udcff"), show=print), "scopes has characters that are no"),
         (lambda: ClientCredentials(client_id="c", client_secret="sec", scopes="a b"), "a tuple"),  # type: ignore[arg-type]
     ],
 )
