@@ -69,11 +69,26 @@ def test_a_required_field_that_is_empty_is_a_fault_named_by_its_path(path: str, 
     assert [fault for fault in faults if fault.startswith(f"{named}: must not be empty")], faults
 
 
-@pytest.mark.parametrize("url", ["/a2a", "agent.example", "ftp://agent.example", "//agent.example/", "httpx://a"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/a2a",
+        "agent.example",
+        "ftp://agent.example",
+        "//agent.example/",
+        "httpx://a",
+        "http:/a",
+        "http:a",
+    ],
+)
 @pytest.mark.parametrize("index", [0, 2])
 def test_an_http_interface_has_to_have_an_absolute_http_url(url: str, index: int) -> None:
     faults = check_card(read(with_value(CARD, f"supportedInterfaces.{index}.url", url)))
     assert [fault for fault in faults if fault.startswith(f"supportedInterfaces[{index}].url")], faults
+
+
+def test_the_scheme_of_a_url_is_the_same_in_any_case() -> None:
+    assert check_card(read(with_value(CARD, "supportedInterfaces.0.url", "HTTPS://agent.example/a2a"))) == []
 
 
 def test_other_bindings_may_have_urls_of_their_own() -> None:

@@ -254,7 +254,7 @@ def check_card(card: AgentCard) -> list[str]:
     faults = [f"{path}: must not be empty" for path, value in _required(card) if not value]
     for index, interface in enumerate(card.supported_interfaces):
         at = f"supportedInterfaces[{index}]"
-        if interface.protocol_binding in ("JSONRPC", "HTTP+JSON") and not interface.url.startswith(
+        if interface.protocol_binding in ("JSONRPC", "HTTP+JSON") and not interface.url.lower().startswith(
             ("http://", "https://")
         ):
             faults.append(f"{at}.url: must be an absolute http or https URL, got {interface.url!r}")

@@ -452,6 +452,15 @@ def test_a_file_that_is_not_as_it_was_left_is_not_used_and_the_error_says_what_t
         assert f"chmod 600 {file}" in refused.error["message"]
 
 
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(bare: Tieline, guarded: Guarded) -> None:
+    file = file_of(bare)
+    file.parent.mkdir(parents=True, mode=0o700)
+    os.mkfifo(file, 0o600)
+    for words in (("send", "hi", "-a", guarded.agent("header-key").url), ("auth", "status")):
+        refused = bare(*words)
+        assert (refused.code, f"{file} is no file: remove it" in refused.err) == (1, True)
+
+
 def test_a_folder_that_others_can_write_to_is_not_used(bare: Tieline, guarded: Guarded) -> None:
     folder = file_of(bare).parent
     folder.mkdir(parents=True)

@@ -206,3 +206,20 @@ def test_every_code_of_our_own_is_explained() -> None:
     used = {code for source in sources for code in re.findall(r'"(TIELINE_ERR_[A-Z_]+)"', source)}
     table = (root / "docs/cli.md").read_text()
     assert set(re.findall(r"`(TIELINE_ERR_[A-Z_]+)`", table)) == used
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("task", "get", "\udcff"), 3, "tieline task get '\\udcff'"),
+        (("send", "hi", "--client-cert", "\udcff.pem"), 2, "\\udcff.pem"),
+        (("card", "sign", "\udcff.json", "--key", "\udcff.pem"), 1, "\\udcff.pem cannot be read"),
+    ],
+)
+def test_an_argument_that_is_no_text_is_told_as_json_and_not_by_a_traceback(
+    bare: Tieline, words: tuple[str, ...], code: int, told: str
+) -> None:
+    where = () if words[0] == "card" else ("-a", "127.0.0.1:1")
+    failed = bare(*words, *where, "-o", "json")
+    assert (failed.code, failed.err) == (code, "")
+    assert told in f"{failed.error['message']} {failed.error['hint']}"

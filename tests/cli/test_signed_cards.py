@@ -68,6 +68,21 @@ def test_a_key_is_made_that_only_its_owner_can_read_and_never_overwritten(bare: 
     assert path.read_bytes() == before
 
 
+def test_a_public_key_is_never_overwritten_and_a_key_is_made_with_it_or_not_at_all(bare: Tieline) -> None:
+    assert bare("card", "keygen", "old.pem", "--public", "keys.json").code == 0
+    before = (bare.folder / "keys.json").read_bytes()
+    for public, code, told in (
+        ("keys.json", 2, "keys.json is there already"),
+        ("no/keys.json", 1, "cannot be written"),
+    ):
+        refused = bare("card", "keygen", "new.pem", "--public", public)
+        assert (refused.code, told in refused.err) == (code, True)
+        assert not (bare.folder / "new.pem").exists()
+    assert (bare.folder / "keys.json").read_bytes() == before
+    refused = bare("card", "keygen", "no/new.pem", "--public", "new.json")
+    assert (refused.code, (bare.folder / "new.json").exists()) == (1, False)
+
+
 @pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256", "PS256"])
 def test_a_card_is_signed_and_verified_with_every_algorithm(bare: Tieline, algorithm: str) -> None:
     assert bare("card", "keygen", "key.pem", "--alg", algorithm).code == 0
@@ -132,6 +147,15 @@ def test_members_that_nobody_has_signed_are_not_used(keyed: Tieline) -> None:
     added = keyed("card", "get", "-a", "changed.json", "--card-keys", "mine.json")
     assert added.fields["Signatures"] == "2, verified"
     assert "elsewhere" not in added.out
+    for words in (("--card-keys", "mine.json"), ("--card-keys", "mine.json", "--require-signed-card")):
+        document = keyed("card", "get", "-a", "changed.json", *words, "-o", "json")
+        assert document.code == 0, document.err
+        assert "elsewhere" not in document.out
+        assert (document.json["name"], "futureField" in document.json) == ("Signed", False)
+    (keyed.folder / "kept.json").write_text(document.out)
+    assert keyed("card", "verify", "kept.json", "--keys", "mine.json", "--require").code == 0
+    as_it_is = keyed("card", "get", "-a", "changed.json", "--card-keys", "other.json", "-o", "json")
+    assert as_it_is.json["url"] == "http://elsewhere.example/"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +197,7 @@ def test_a_private_key_that_others_can_read_is_warned_of(keyed: Tieline) -> None
     signed = keyed("card", "sign", "card.json", "--key", "mine.pem")
     assert signed.code == 0
     assert signed.err == "Warning: mine.pem holds a private key and others can read it: chmod 600 mine.pem\n"
+    assert "holds a private key" not in keyed("card", "sign", "card.json", "--key", "mine.json").err
 
 
 # --- over the network -------------------------------------------------------------------------------------------------

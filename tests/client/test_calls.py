@@ -749,6 +749,49 @@ def test_refused_credentials_are_told_with_the_challenge(transport: str, code: i
     run(test())
 
 
+@both
+@pytest.mark.parametrize(
+    ("challenge", "wants"),
+    [
+        (" , Bearer realm=x", ": it asks for Bearer."),
+        ("Bearer", ": it asks for Bearer."),
+        (",,,", "."),
+        ("\u00e9", "."),
+        ("\x85\x9b31m, Bearer", "."),
+        ("B" * 1000, "."),
+    ],
+)
+def test_a_challenge_that_is_none_is_not_repeated(transport: str, challenge: str, wants: str) -> None:
+    async def test() -> None:
+        head = f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nWWW-Authenticate: {challenge}\r\n\r\n".encode("latin-1")
+        with pytest.raises(AuthenticationRequired) as caught:
+            await got(transport, Raw(head))
+        assert str(caught.value).endswith(f"wants credentials (HTTP 401){wants}")
+        assert caught.value.challenge.encode("utf-8")
+
+    run(test())
+
+
+@both
+def test_bytes_of_a_header_that_are_no_utf_8_are_told_as_latin_1(
+    transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        for status_, header, told in (
+            (500, "Content-Type: text/\u00e9", "HTTP 500 (text/\u00e9): x"),
+            (429, "Retry-After: \u00e9", "at \u00e9."),
+        ):
+            for encoding in ("latin-1", "utf-8"):
+                head = f"HTTP/1.1 {status_} No\r\nContent-Length: 1\r\n{header}\r\n\r\nx".encode(encoding)
+                with pytest.raises(InvalidPeerResponse) as caught:
+                    await got(transport, Raw(head))
+                assert told in str(caught.value)
+
+    with caplog.at_level("DEBUG", logger="tieline.client"):
+        run(test())
+    assert caplog.text.encode("utf-8")
+
+
 BAD_ANSWERS: dict[str, Step] = {
     "empty": Http(200),
     "no JSON": Http(200, b"<html>hello</html>"),

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from tests.wire.examples import CARD as SAMPLE
 from tests.wire.strategies import FIXED
 from tieline.wire.canonical import NotCanonical
+from tieline.wire.signed import MOST_CARD_BYTES
 from tieline.wire.signing import CardSigner, SignatureCheck, SignatureState, check_signatures
 from tieline.wire.signing_keys import ALGORITHMS, InvalidKey, PublicKey, new_private_key, public_keys
 
@@ -139,6 +140,12 @@ def test_a_card_does_not_get_more_signatures_than_anybody_would_check() -> None:
         CardSigner(KEYS["ES256"]).sign(json.dumps({**CARD, "signatures": {"a": 1}}).encode())
 
 
+def test_a_card_that_nobody_would_check_is_not_signed() -> None:
+    large = json.dumps({**CARD, "description": "a" * MOST_CARD_BYTES}).encode()
+    with pytest.raises(NotCanonical, match="nobody here verifies more than 1048576"):
+        CardSigner(KEYS["ES256"]).sign(large)
+
+
 def forged(protected: Json, signature: bytes = b"", key: bytes | None = None) -> bytes:
     """A card with a signature whose header is chosen; by a shared secret where `key` is given."""
     head = base64url(json.dumps(protected).encode())
@@ -181,7 +188,17 @@ def test_keys_that_have_expired_are_revoked_or_are_for_something_else_verify_not
         (told,) = check(signed, *public_keys(key_set(signer, **members), "keys.json"))
         assert (told.state, "not valid now" in told.reason) == (UNVERIFIABLE, True)
     assert states(signed, *public_keys(key_set(signer, exp=NOW_S + 1, nbf=0), "keys.json")) == [VERIFIED]
-    for odd in ({"use": "enc"}, {"key_ops": ["encrypt"]}, {"revoked": {"revoked_at": 1}}):
+    assert states(signed, *public_keys(key_set(signer, exp=10**400), "keys.json")) == [VERIFIED]
+    (told,) = check(signed, *public_keys(key_set(signer, nbf=10**400), "keys.json"))
+    assert told.state is UNVERIFIABLE
+    for odd in (
+        {"use": "enc"},
+        {"key_ops": ["encrypt"]},
+        {"revoked": {"revoked_at": 1}},
+        {"exp": "2020-01-01"},
+        {"exp": True},
+        {"nbf": [NOW_S + 1]},
+    ):
         with pytest.raises(InvalidKey):
             public_keys(key_set(signer, **odd), "keys.json")
 

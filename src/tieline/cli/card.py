@@ -17,6 +17,7 @@ from tieline.cli.options import CONNECTION, PRESENTATION, Command, Group
 from tieline.cli.session import Session, execute, preferred
 from tieline.cli.signing import signed_fields
 from tieline.client.discovery import FoundCard
+from tieline.client.opening import vouched_document
 from tieline.client.route import choose, spoken_version
 from tieline.errors import A2AError, InvalidCard
 from tieline.types import encode
@@ -62,7 +63,9 @@ def get(context: click.Context, validate: bool, extended: bool) -> int:
             return
         found = await _validated(session) if validate else await session.fetch()
         session.card = found.card
-        _show(session, found.card, found.document, *([("Valid", "yes")] if validate else []))
+        assert session.verification is not None
+        valid = [("Valid", "yes")] if validate else []
+        _show(session, found.card, vouched_document(found, session.verification), *valid)
         if validate:
             for name in _unknown(type_info(AgentCard), msgspec.json.decode(found.document), ""):
                 session.notes.warn(f"{name} is no field of an agent card, and nobody reads it.")

@@ -157,13 +157,13 @@ class JsonOutput:
         """The last event has said it."""
 
     def document(self, value: dict[str, Any], fields: list[tuple[str, str]]) -> None:
-        self._write(encode(value))
+        self._write(_encoded(value))
 
     def next(self, label: str, command: str) -> None:
         """Commands are for people; the identifiers are in the document."""
 
     def error(self, error: CliError) -> None:
-        self._write(encode(error.envelope))
+        self._write(_encoded(error.envelope))
 
     def _write(self, document: bytes) -> None:
         text = msgspec.json.format(document, indent=-1 if self._lines else 2).decode()
@@ -171,6 +171,22 @@ class JsonOutput:
         safe = _C1.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
         self._stream.write(safe.encode() + b"\n")
         self._stream.flush()
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    """JSON of what may repeat an argument or a file's name. Bytes in one that are no text are written as `\\udcff`."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(_as_text(value))
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {name: _as_text(item) for name, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class TextOutput:

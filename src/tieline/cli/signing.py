@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,15 +157,17 @@ def keygen(context: click.Context, file: str, alg: str, public: str | None, kid:
         raise CliError(CARD_NOT_SIGNED, f"{error}.") from None
     output = output_of(context)
     path = Path(file)
-    if path.exists() or path.is_symlink():
-        raise UsageFault(f"{path} is there already: a key that signs cards is not overwritten.")
+    for each, what in ((path, "a key that signs cards"), (Path(public) if public is not None else None, "a key set")):
+        if each is not None and (each.exists() or each.is_symlink()):
+            raise UsageFault(f"{each} is there already: {what} is not overwritten.")
     key = new_private_key(alg)
     signer = CardSigner(key, key_id=kid, algorithm=alg)
-    with replacing(path, private=True) as out:
-        out.write(key)
-    if public is not None:
-        with replacing(Path(public)) as out:
+    with ExitStack() as files:  # both, or neither
+        if public is not None:
+            out = files.enter_context(replacing(Path(public)))
             out.write(msgspec.json.format(signer.jwks, indent=2) + b"\n")
+        with replacing(path, private=True) as out:
+            out.write(key)
     output.document(
         {"key": file, "keyId": signer.key_id, "algorithm": alg, "public": public},
         [("Key", file), ("Key ID", signer.key_id), *([("Public key", public)] if public else [])],
@@ -188,16 +191,17 @@ def card_signer(
         exposed = exposure(path, "a private key")
     except OSError as error:
         raise CliError(FILES, f"The key {path} cannot be read: {error.strerror or error}.") from None
-    if warn is not None and exposed is not None:
-        warn(exposed)
     try:
-        return CardSigner(data, key_id=key_id, key_url=key_url, algorithm=algorithm)
+        signer = CardSigner(data, key_id=key_id, key_url=key_url, algorithm=algorithm)
     except ImportError as error:
         raise CliError(CARD_NOT_SIGNED, f"{error}.") from None
     except ValueError as error:
         raise UsageFault(
             f"{path} cannot sign cards: {error}.", hint="Make a key with: tieline card keygen FILE"
         ) from None
+    if warn is not None and exposed is not None:
+        warn(exposed)
+    return signer
 
 
 def _read(card: str) -> bytes:

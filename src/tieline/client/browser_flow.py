@@ -18,6 +18,7 @@ from yarl import URL
 
 from tieline.client.credentials import AuthorizationCode, TokenSet
 from tieline.client.oauth import AuthorizationServer, Client, Endpoints, check_endpoint
+from tieline.client.transport import NotServed
 from tieline.errors import AuthorizationFailed
 
 __all__ = ["authorized_by_browser"]
@@ -39,8 +40,8 @@ async def authorized_by_browser(
     """Have the user sign in. `asked` are scope, resource and audience.
 
     Raises:
-        AuthorizationFailed: the user refused, or did not come back in time, or the server did not give a token.
-        NotServed: the token endpoint cannot be reached.
+        AuthorizationFailed: the user refused, or did not come back in time, or the server did not give a token, or
+            could not be reached for it.
     """
     if endpoints.authorization_url is None:
         raise AuthorizationFailed("The authorization server has no authorization endpoint for a browser.")
@@ -73,7 +74,10 @@ async def authorized_by_browser(
         await listener.close()
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
     form |= {name: value for name, value in asked.items() if name in ("resource", "audience") and value is not None}
-    return await server.tokens(endpoints, Client(credential.client_id, credential.client_secret), form)
+    try:
+        return await server.tokens(endpoints, Client(credential.client_id, credential.client_secret), form)
+    except NotServed as error:  # the code is used up, or lost: nothing but a new sign-in helps
+        raise AuthorizationFailed(f"The sign-in gave no token: sign in again. {error}") from None
 
 
 class _Listener:
@@ -122,8 +126,11 @@ class _Listener:
     def _read(self, line: str) -> tuple[int, str, str | AuthorizationFailed | None]:
         """What a request line means: how it is answered, and the code, or why there is none, when it is the answer."""
         verb, _, rest = line.partition(" ")
-        target = urlsplit(rest.partition(" ")[0])
-        fields = parse_qs(target.query, keep_blank_values=True, max_num_fields=50)
+        try:
+            target = urlsplit(rest.partition(" ")[0])
+            fields = parse_qs(target.query, keep_blank_values=True, max_num_fields=50)
+        except ValueError:
+            return 404, _ELSE, None
         told = {name: values[0] for name, values in fields.items() if len(values) == 1}
         right = hmac.compare_digest(told.get("state", "").encode("utf-8", "replace"), self.state.encode())
         if verb != "GET" or target.path != _PATH or not right:
@@ -132,7 +139,7 @@ class _Listener:
         if issuer is not None and (named != issuer if named is not None else self._endpoints.tells_issuer):
             # RFC 9207 §2.4: an answer of another server is one of an attack.
             return 400, _REFUSED, AuthorizationFailed("The answer to the sign-in comes from another issuer.")
-        if code := told.get("code"):
+        if (code := told.get("code")) and "error" not in fields:
             return 200, _DONE, code
         error = "".join(filter(str.isprintable, told.get("error", "it gave no code")))[:100]
         return 200, _REFUSED, AuthorizationFailed(f"The sign-in was refused: {error}.", code=error)

@@ -170,6 +170,9 @@ class OAuthCredential(Credential, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.scopes, str):
             raise ValueError("scopes are a tuple of texts")
+        for name in ("client_id", "client_secret", "scopes", "resource", "audience", "refresh_token"):
+            if not _can_be_sent(getattr(self, name, None)):
+                raise ValueError(f"{name} has characters that are no text")
         for name in ("issuer", "token_url", "authorization_url", "device_authorization_url", "revocation_url"):
             if (url := getattr(self, name, None)) is not None:
                 check_token_url(url, name)
@@ -226,6 +229,15 @@ class OAuthToken(OAuthCredential, frozen=True, kw_only=True):
         _check_sendable("the token", self.access_token)
         if self.refresh_token is not None and self.issuer is None and self.token_url is None:
             raise ValueError("a refresh token needs the issuer or token_url that it is good for")
+
+
+def _can_be_sent(value: str | tuple[str, ...] | None) -> bool:
+    """Whether it is text: lone surrogates, as they come from arguments that are none, are not."""
+    try:
+        "".join(value or ()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_token_url(url: str, what: str) -> None:

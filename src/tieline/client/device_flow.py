@@ -9,7 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from tieline.client.credentials import DeviceCode, DevicePrompt, TokenSet
+from tieline.client.http import shown
 from tieline.client.oauth import AuthorizationServer, Client, Endpoints
+from tieline.client.origin import crosses_in_clear
 from tieline.client.transport import NotServed
 from tieline.errors import AuthorizationFailed
 
@@ -20,6 +22,8 @@ _SLOWER_S: Final = 5.0  # RFC 8628 §3.5
 _SHORTEST_S: Final = 0.05
 _LONGEST_S: Final = 60.0
 _UNREACHABLE_AT_MOST: Final = 5  # in a row
+_MOST_CODE_CHARS: Final = 100
+_MOST_URL_CHARS: Final = 2000
 
 
 class _Device(msgspec.Struct, frozen=True):
@@ -39,8 +43,15 @@ def next_interval_s(interval_s: float, error: str) -> float | None:
     if error == "authorization_pending":
         return interval_s
     if error == "slow_down":
-        return min(interval_s + _SLOWER_S, _LONGEST_S)
+        return interval_s + _SLOWER_S
+    if error == "temporarily_unavailable":
+        return _slower(interval_s)
     return None
+
+
+def _slower(interval_s: float) -> float:
+    """The pause after an endpoint could not answer (RFC 8628 §3.5). Never a shorter one than it has asked for."""
+    return max(interval_s, min(interval_s * 2, _LONGEST_S))
 
 
 async def authorized_by_device(
@@ -67,9 +78,15 @@ async def authorized_by_device(
         raise AuthorizationFailed("The device authorization endpoint did not answer with a code.") from None
     url = device.verification_uri or device.verification_url
     complete = device.verification_uri_complete
-    if not url.startswith(("https://", "http://")) or not (url + device.user_code).isprintable():
+    if not _is_page(url):
         raise AuthorizationFailed("The device authorization endpoint names no page for the user.")
-    if complete is not None and not (complete.startswith(("https://", "http://")) and complete.isprintable()):
+    if not device.user_code.isprintable() or not 0 < len(device.user_code) <= _MOST_CODE_CHARS:
+        raise AuthorizationFailed("The device authorization endpoint gave no code that a user can type.")
+    if crosses_in_clear(url):
+        raise AuthorizationFailed(
+            f"The page to sign in at, {shown(url)}, has to be https: others could read what is typed."
+        )
+    if complete is not None and (not _is_page(complete) or crosses_in_clear(complete)):
         complete = None
     credential.show(DevicePrompt(url, device.user_code, complete, device.expires_in))
     form = {"grant_type": _GRANT, "device_code": device.device_code}
@@ -78,6 +95,10 @@ async def authorized_by_device(
             return await _polled(server, endpoints, client, form, max(device.interval, _SHORTEST_S), pause)
     except TimeoutError:
         raise AuthorizationFailed("Nobody has signed in before the code expired.", code="expired_token") from None
+
+
+def _is_page(url: str) -> bool:
+    return url.startswith(("https://", "http://")) and url.isprintable() and len(url) <= _MOST_URL_CHARS
 
 
 async def _polled(
@@ -93,11 +114,11 @@ async def _polled(
         await pause(interval_s)
         try:
             return await server.tokens(endpoints, client, form)
-        except NotServed:
+        except NotServed as error:
             lost += 1
             if lost >= _UNREACHABLE_AT_MOST:
-                raise
-            interval_s = min(interval_s * 2, _LONGEST_S)  # RFC 8628 §3.5
+                raise AuthorizationFailed(f"The sign-in gave no token: sign in again. {error}") from None
+            interval_s = _slower(interval_s)
         except AuthorizationFailed as error:
             following = next_interval_s(interval_s, error.code)
             if following is None:

@@ -67,6 +67,7 @@ _REDIRECT: Final = frozenset((301, 302, 303, 307, 308))
 _LARGE_BODY_BYTES: Final = 1 << 20  # aiohttp wants more than this as a file
 _EXCERPT_CHARS: Final = 200
 _TITLE: Final = re.compile(r"<title[^>]*>([^<]*[^<\s])\s*</title>", re.IGNORECASE)
+_CHALLENGE: Final = re.compile(r"[\s,]*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,40})(?=[\s,]|\Z)")  # its scheme (RFC 9110 §11.6.1)
 _HEADER_CHARS: Final = 80  # of a header that is repeated
 
 Verify = bool | str | ssl.SSLContext
@@ -327,7 +328,7 @@ class Http:
                     continue
                 raise _failure(error, url) from None
             if logging:
-                log_response(response.status, response.headers)
+                log_response(response.status, _readable(response.headers))
             if response.status not in _REDIRECT or "location" not in response.headers or not follow:
                 return response
             try:
@@ -398,7 +399,25 @@ class Http:
         if self._logged and logging_wire() and body:
             log_data(body)
         body = body.removeprefix(BOM_UTF8)
-        return Answer(response.status, response.headers, body, url)
+        return Answer(response.status, _readable(response.headers), body, url)
+
+
+def _readable(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Headers as texts that can be written: bytes that are no UTF-8 are Latin-1 (RFC 9110 §5.5).
+
+    aiohttp keeps such bytes as lone surrogates, which neither JSON nor a log can hold.
+    """
+    if all(map(str.isascii, headers.values())):
+        return headers
+    return CIMultiDict((name, _latin(value)) for name, value in headers.items())
+
+
+def _latin(value: str) -> str:
+    data = value.encode("utf-8", "surrogateescape")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def request_headers(
@@ -421,7 +440,8 @@ def check_authentication(answer: Answer) -> None:
     """Raises AuthenticationRequired for 401 and 403."""
     if answer.status in (401, 403):
         challenge = answer.headers.get("www-authenticate", "")
-        wants = f": it asks for {challenge.partition(' ')[0]}" if challenge else ""
+        scheme = _CHALLENGE.match(challenge)
+        wants = f": it asks for {scheme[1]}" if scheme is not None else ""
         word = "wants credentials" if answer.status == 401 else "refused the call"
         raise AuthenticationRequired(
             f"{answer.url} {word} (HTTP {answer.status}){wants}.", status=answer.status, challenge=challenge
@@ -562,13 +582,16 @@ def _redirected(response: aiohttp.ClientResponse, verb: str, url: URL, origin: U
     word of the caller's.
     """
     try:
-        target = url.join(URL(response.headers["location"]))
+        # A user and a password there are the server's word, and not what this caller shows.
+        target = url.join(URL(response.headers["location"])).with_user(None)
         place = origin_of(target)
         same = place is not None and (place == origin_of(origin) or place in trusted)
     except ValueError:
         target, same = URL(), False
     fault = ""
-    if not same:
+    if not target.host:
+        fault = "redirects to what is no URL to call"
+    elif not same:
         fault = f"redirects to {shown(target)}, another origin: give that address if you trust it"
     elif verb != "GET" and response.status not in _ALWAYS_SAME_VERB:
         fault = f"redirects a call to {shown(target)} in a way that would lose it (HTTP {response.status})"

@@ -11,6 +11,7 @@ from tieline.client.fitting import fit
 from tieline.client.http import Verify, basic_value
 from tieline.client.oauth import AuthorizationServer
 from tieline.client.tokens import TokenSource
+from tieline.client.wirelog import SHOWN_HEADERS, SHOWN_QUERY
 from tieline.errors import CredentialsUnfit
 
 __all__ = ["Identity", "certificate_of", "identity_for"]
@@ -98,11 +99,13 @@ def identity_for(
 def _check_place(card: AgentCard, location: str, name: str) -> None:
     """Raises CredentialsUnfit for a place that a card may not ask a key to be put in."""
     token = bool(name) if location == "query" else _NAME.fullmatch(name) is not None
-    if not token or (location == "header" and name.lower() in _TAKEN):
+    taken = (location == "header" and name.lower() in _TAKEN) or (location == "query" and name in SHOWN_QUERY)
+    if not token or taken:
         raise CredentialsUnfit(
             f"The card of {card.name!r} wants an API key in the {location} {name!r}, which cannot be."
         )
 
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TAKEN = frozenset(("host", "content-length", "content-type", "transfer-encoding", "connection", "a2a-version"))
+_TAKEN = SHOWN_HEADERS.union(("host", "connection", "expect", "proxy-authorization", "te", "trailer", "upgrade"))
+"""Headers that the protocol has a use for: a card that puts a key there would have it in logs, too."""

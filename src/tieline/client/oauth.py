@@ -1,13 +1,13 @@
 """Talking to an authorization server: finding it, asking it for tokens, taking them back.
 
 Nothing of it is logged. What an authorization server says is repeated in errors as far as it names the fault: its code
-and the beginning of its description.
+and the beginning of its description, without the secrets that it was told.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
@@ -18,7 +18,7 @@ from tieline.client.credentials import TokenSet, check_token_url
 from tieline.client.http import Answer, Http, Verify, basic_value, shown
 from tieline.client.origin import origin_of
 from tieline.client.transport import NotServed, Timeouts
-from tieline.errors import AuthorizationFailed, PeerError
+from tieline.errors import AuthorizationFailed, InvalidPeerResponse, PeerError
 
 __all__ = ["AuthorizationServer", "Client", "Endpoints", "check_endpoint"]
 
@@ -26,6 +26,24 @@ _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _TIMEOUTS: Final = Timeouts(connect_s=10.0, answer_s=30.0, card_s=30.0)
 _SAID_CHARS: Final = 200
 _LONGEST_LIFE_S: Final = 10 * 365 * 86400.0
+_SECRET_FIELDS: Final = frozenset(("code", "code_verifier", "device_code", "refresh_token", "token"))
+_REDACTED: Final = "[redacted]"
+_CODES: Final = frozenset(  # RFC 6749 §5.2, RFC 8628 §3.5, RFC 8707 §2
+    (
+        "access_denied",
+        "authorization_pending",
+        "expired_token",
+        "invalid_client",
+        "invalid_grant",
+        "invalid_request",
+        "invalid_scope",
+        "invalid_target",
+        "slow_down",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    )
+)
+_TEMPORARY: Final = "temporarily_unavailable"
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -75,7 +93,7 @@ class _TokenAnswer(msgspec.Struct, frozen=True):
 
 class _Refusal(msgspec.Struct, frozen=True):
     error: str
-    error_description: str = ""
+    error_description: Any = None  # some servers write null, or an object
 
 
 _read_metadata = msgspec.json.Decoder(_Metadata).decode
@@ -152,8 +170,7 @@ class AuthorizationServer:
         """
         now = self._clock()
         answer = await self._post(endpoints.token_url, endpoints, client, form)
-        if answer.status != 200:
-            raise _refused(answer)
+        _check_granted(answer, _secrets(client, form))
         try:
             told = _read_tokens(answer.body)
         except _UNREADABLE:
@@ -174,8 +191,7 @@ class AuthorizationServer:
     async def ask(self, url: str, endpoints: Endpoints, client: Client, form: Mapping[str, str | None]) -> Any:
         """The JSON that another endpoint of the server answers. Raises as `tokens` does."""
         answer = await self._post(url, endpoints, client, form)
-        if answer.status != 200:
-            raise _refused(answer)
+        _check_granted(answer, _secrets(client, form))
         try:
             return msgspec.json.decode(answer.body)
         except _UNREADABLE:
@@ -191,7 +207,7 @@ class AuthorizationServer:
         form = {"token": token, "token_type_hint": kind}
         answer = await self._post(endpoints.revocation_url, endpoints, client, form)
         if answer.status >= 300:
-            raise _refused(answer)
+            _check_granted(answer, _secrets(client, form))
 
     async def _get(self, url: URL) -> Answer:
         try:
@@ -214,6 +230,9 @@ class AuthorizationServer:
             headers["Authorization"] = basic_value(quote_plus(client.id), quote_plus(client.secret))
         try:
             return await self._http.answer("POST", URL(url), headers, urlencode(fields).encode(), follow=False)
+        except InvalidPeerResponse as error:
+            plain = InvalidPeerResponse(_without(str(error), _secrets(client, form)))
+            raise NotServed(plain, final=True) from None
         except PeerError as error:
             raise NotServed(error, final=True) from None
         except NotServed as error:
@@ -263,18 +282,43 @@ def _endpoints(found: _Metadata, answer: Answer) -> Endpoints:
     )
 
 
-def _refused(answer: Answer) -> AuthorizationFailed:
-    """What a refusal of a token endpoint says."""
+def _check_granted(answer: Answer, secrets: Sequence[str]) -> None:
+    """Raises AuthorizationFailed for a refusal, which some servers write with HTTP 200, too."""
     try:
         refusal = _read_refusal(answer.body)
     except _UNREADABLE:
-        return AuthorizationFailed(f"{answer.url} answered HTTP {answer.status} instead of a token.")
-    code, said = _plain(refusal.error), _plain(refusal.error_description)
-    return AuthorizationFailed(f"{answer.url} refused: {code}{f' ({said})' if said else ''}.", code=code)
+        if answer.status == 200:
+            return
+        code = _TEMPORARY if answer.status == 429 or answer.status >= 500 else ""  # RFC 6749 §4.1.2.1 has the word
+        raise AuthorizationFailed(
+            f"{answer.url} answered HTTP {answer.status} instead of a token.", code=code
+        ) from None
+    if answer.status == 200 and not refusal.error:
+        return
+    # A word of the specifications is no secret, even where a short secret happens to be a part of it.
+    code = refusal.error if refusal.error in _CODES else _plain(refusal.error, secrets)
+    said = _plain(refusal.error_description, secrets) if isinstance(refusal.error_description, str) else ""
+    raise AuthorizationFailed(f"{answer.url} refused: {code}{f' ({said})' if said else ''}.", code=code)
 
 
-def _plain(text: str) -> str:
-    return "".join(character for character in text if character.isprintable())[:_SAID_CHARS].rstrip(".")
+def _plain(text: str, secrets: Sequence[str]) -> str:
+    printable = "".join(character for character in text if character.isprintable())
+    return _without(printable, secrets)[:_SAID_CHARS].rstrip(".")
+
+
+def _secrets(client: Client, form: Mapping[str, str | None]) -> tuple[str, ...]:
+    """What a server was told that nobody else may see, in each way it was written; the longest first."""
+    told = [value for name, value in form.items() if name in _SECRET_FIELDS and value]
+    if client.secret:
+        basic = basic_value(quote_plus(client.id), quote_plus(client.secret)).removeprefix("Basic ")
+        told += [client.secret, basic]
+    return tuple(sorted({form for secret in told for form in (secret, quote_plus(secret))}, key=len, reverse=True))
+
+
+def _without(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, _REDACTED)
+    return text
 
 
 def _seconds(told: float | str | None) -> float | None:

@@ -44,6 +44,7 @@ __all__ = [
     "check_reference",
     "in_order",
     "opened",
+    "vouched_document",
     "vouched_for",
 ]
 
@@ -196,6 +197,15 @@ def _as_required(verification: CardVerification, trust: Trust, where: str) -> Ca
     if verification.state is SignatureState.INVALID:
         log.warning("The agent card at %s has an invalid signature: %s", where, verification.reason)
     return verification
+
+
+def vouched_document(found: FoundCard, verification: CardVerification) -> bytes:
+    """The JSON of the card as `vouched_for` has it, with all its signatures; else as it was found."""
+    document = verification.document
+    if document is None:
+        return found.document
+    signatures = msgspec.json.decode(found.document)["signatures"]
+    return encode({**msgspec.json.decode(document), "signatures": signatures})
 
 
 def vouched_for(found: FoundCard, verification: CardVerification) -> AgentCard:

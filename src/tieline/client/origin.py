@@ -102,7 +102,11 @@ def pinned(
     if kept:
         return kept
     first = interfaces[0]
-    name = origin_of(first.url) or "no origin"
+    name = origin_of(first.url)
+    if name is None:
+        raise OriginNotTrusted(
+            f"The card names {first.url[:200]!r}, which is no URL: nothing was sent there.", origin=""
+        )
     how = f'trust it by name: trust=("{name}",)'
     if home is not None and not _at_home(first, home):
         raise OriginNotTrusted(

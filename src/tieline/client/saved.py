@@ -175,7 +175,9 @@ class SavedCredentials:
 
     def load(self, origin: str) -> SavedAgent | None:
         """What is kept for the agent at an origin; None is nothing."""
-        entry = self._read().agents.get(origin)
+        return self._of(origin, self._read().agents.get(origin))
+
+    def _of(self, origin: str, entry: _Entry | None) -> SavedAgent | None:
         if entry is None or not entry.keyring:
             return None if entry is None else entry.agent
         text = self._from_vault(origin)
@@ -188,12 +190,28 @@ class SavedCredentials:
 
     def save(self, agent: SavedAgent) -> str:
         """Keep, in place of what was there; gives where: the keyring's name, or the path of the file."""
-        vault = self._usable()
+        self._usable()  # slow to load: not while others wait
         with self._editing() as agents:
-            if vault is not None and _put(vault, agent):
-                agents[agent.origin] = _Entry(keyring=True)
-                return vault.name
-            agents[agent.origin] = _Entry(agent)
+            return self._keep(agents, agent)
+
+    def renew(self, origin: str, scheme: str, tokens: TokenSet) -> None:
+        """Keep other tokens for one login; nothing where the user has signed out meanwhile."""
+        self._usable()
+        with self._editing() as agents:
+            agent = self._of(origin, agents.get(origin))
+            if agent is not None:
+                logins = tuple(
+                    msgspec.structs.replace(each, tokens=tokens) if each.scheme == scheme else each
+                    for each in agent.logins
+                )
+                self._keep(agents, msgspec.structs.replace(agent, logins=logins))
+
+    def _keep(self, agents: dict[str, _Entry], agent: SavedAgent) -> str:
+        vault = self._usable()
+        if vault is not None and _put(vault, agent):
+            agents[agent.origin] = _Entry(keyring=True)
+            return vault.name
+        agents[agent.origin] = _Entry(agent)
         return str(self.path)
 
     def where(self, origin: str) -> str:
@@ -249,9 +267,11 @@ class SavedCredentials:
 
     def _read(self) -> _File:
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=_without_waiting) as file:
                 if os.name == "posix":
                     found = os.fstat(file.fileno())
+                    if not stat.S_ISREG(found.st_mode):
+                        raise SavedFault(f"{self.path} is no file: remove it, and sign in again.")
                     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                         raise SavedFault(f"Others can read {self.path}, which holds credentials: chmod 600 {self.path}")
                     if found.st_uid != os.geteuid():
@@ -365,14 +385,7 @@ class _Kept:
         return None if login is None else login.tokens
 
     def save(self, tokens: TokenSet) -> None:
-        agent = self._saved.load(self._origin)
-        if agent is None:  # signed out meanwhile
-            return
-        logins = tuple(
-            msgspec.structs.replace(each, tokens=tokens) if each.scheme == self._scheme else each
-            for each in agent.logins
-        )
-        self._saved.save(msgspec.structs.replace(agent, logins=logins))
+        self._saved.renew(self._origin, self._scheme, tokens)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -396,6 +409,11 @@ def _locked(path: Path) -> Iterator[None]:
         raise SavedFault(f"{path} is held by another process.") from None
     finally:
         lock.close()
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    """Open a file that may turn out to be a pipe, which would be waited for until somebody writes to it."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _opened(path: Path) -> IO[bytes]:

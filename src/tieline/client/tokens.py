@@ -233,13 +233,16 @@ async def endpoints_of(
         if card.metadata_url is None:
             raise AuthorizationFailed("Nobody says where tokens are to be had: give issuer=... or token_url=...")
         _check((card.metadata_url,), credential, home, named)
-        return await server.read_metadata(card.metadata_url)
-    found = Endpoints(
-        token_url,
-        own_authorization or card.authorization_url,
-        own_device or card.device_authorization_url,
-        secret_in_body=credential.secret_in_body,
-    )
+        found = await server.read_metadata(card.metadata_url)
+        if origin_of(card.metadata_url) in named:
+            return found  # its word is that of a server which the user has named
+    else:
+        found = Endpoints(
+            token_url,
+            own_authorization or card.authorization_url,
+            own_device or card.device_authorization_url,
+            secret_in_body=credential.secret_in_body,
+        )
     names = _USED.get(type(credential), ("token_url",))
     used_urls = [url for name in names if (url := getattr(found, name)) is not None]
     one_server = len(set(map(origin_of, used_urls))) <= 1

@@ -7,7 +7,6 @@ from typing import Final
 try:
     import keyring
     from keyring.backend import KeyringBackend
-    from keyring.errors import KeyringError
 except ImportError as error:
     raise ImportError(f"the keyring needs: pip install 'tieline[auth]' ({error})") from error
 
@@ -37,14 +36,14 @@ class Vault:
         """The text; None when there is none."""
         try:
             return self._backend.get_password(_SERVICE, name)
-        except _FAULTS as error:
+        except Exception as error:  # a backend is somebody else's code, and lets through what its system raises
             raise VaultFault(f"{self.name}: {type(error).__name__}") from None
 
     def set(self, name: str, text: str) -> None:
         """Keep a text, in place of the one that was there."""
         try:
             self._backend.set_password(_SERVICE, name, text)
-        except _FAULTS as error:
+        except Exception as error:  # a backend is somebody else's code, and lets through what its system raises
             raise VaultFault(f"{self.name}: {type(error).__name__}") from None
 
     def remove(self, name: str) -> None:
@@ -52,11 +51,8 @@ class Vault:
         try:
             if self._backend.get_password(_SERVICE, name) is not None:
                 self._backend.delete_password(_SERVICE, name)
-        except _FAULTS as error:
+        except Exception as error:  # a backend is somebody else's code, and lets through what its system raises
             raise VaultFault(f"{self.name}: {type(error).__name__}") from None
-
-
-_FAULTS: Final = (KeyringError, OSError, RuntimeError)  # backends let through what their systems raise
 
 
 def usable_vault() -> Vault | None:
@@ -64,6 +60,6 @@ def usable_vault() -> Vault | None:
     try:
         backend = keyring.get_keyring()
         usable = backend.priority > 0
-    except (*_FAULTS, ImportError):
+    except Exception:  # see Vault
         return None
     return Vault(backend) if usable and not type(backend).__module__.startswith(_NOT_SAFE) else None

@@ -22,7 +22,7 @@ from tieline.client.http import Http, Verify, shown
 from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import A2AError, CardNotVerified
 from tieline.wire.canonical import NotCanonical
-from tieline.wire.signed import SignatureHeader, load_card, signature_headers
+from tieline.wire.signed import MOST_CARD_BYTES, SignatureHeader, load_card, signature_headers
 from tieline.wire.signing import SignatureCheck, SignatureState, check_signatures
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CardVerification", "KeySource", "Trust", "refusal", "satisfies", "unsigned", "verified"]
 
-_MOST_CARD_BYTES: Final = 1024 * 1024  # to be brought into its canonical forms, which takes a second for so much
 _MOST_KEY_BYTES: Final = 256 * 1024
 _MOST_KEY_URLS: Final = 4  # that the signatures of one card may name
 
@@ -113,8 +112,8 @@ async def verified(
     Raises:
         ValueError, OSError: a file that the caller named has no keys in it, or cannot be read.
     """
-    if len(document) > _MOST_CARD_BYTES:
-        reason = f"It is too large to be checked: {len(document)} bytes, and {_MOST_CARD_BYTES} at most are."
+    if len(document) > MOST_CARD_BYTES:
+        reason = f"It is too large to be checked: {len(document)} bytes, and {MOST_CARD_BYTES} at most are."
         return CardVerification(SignatureState.UNVERIFIABLE, reason)
     try:
         headers = signature_headers(load_card(document))

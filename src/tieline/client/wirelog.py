@@ -13,13 +13,13 @@ from typing import Final
 
 from yarl import URL
 
-__all__ = ["log_data", "log_request", "log_response", "logging_wire"]
+__all__ = ["SHOWN_HEADERS", "SHOWN_QUERY", "log_data", "log_request", "log_response", "logging_wire"]
 
 _log = logging.getLogger("tieline.client")
 
 _SHOWN_BYTES: Final = 16 * 1024
 _REDACTED: Final = "[redacted]"
-_SHOWN_HEADERS: Final = frozenset(
+SHOWN_HEADERS: Final = frozenset(
     (
         "a2a-version",
         "a2a-extensions",
@@ -47,7 +47,7 @@ _SHOWN_HEADERS: Final = frozenset(
 _SECRET_MEMBER: Final = re.compile(rb'("(?:token|credentials)"\s*:\s*)"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
 """What a webhook is to be told by (A2A 1.0 §4.3), in JSON that may be cut off."""
 
-_SHOWN_QUERY: Final = frozenset(
+SHOWN_QUERY: Final = frozenset(
     (
         "contextId",
         "historyLength",
@@ -83,13 +83,13 @@ def log_data(data: bytes) -> None:
 
 def _url(url: URL) -> str:
     plain = url.with_user(None).with_fragment(None)
-    pairs = [(name, value if name in _SHOWN_QUERY else _REDACTED) for name, value in plain.query.items()]
+    pairs = [(name, value if name in SHOWN_QUERY else _REDACTED) for name, value in plain.query.items()]
     query = "&".join(f"{name}={value}" for name, value in pairs)
     return f"{plain.with_query(None)}{f'?{query}' if query else ''}"
 
 
 def _headers(headers: Mapping[str, str]) -> str:
-    lines = [f"{name}: {value if name.lower() in _SHOWN_HEADERS else _REDACTED}" for name, value in headers.items()]
+    lines = [f"{name}: {value if name.lower() in SHOWN_HEADERS else _REDACTED}" for name, value in headers.items()]
     return "".join(f"\n    {line}" for line in lines)
 
 

@@ -18,6 +18,7 @@ import msgspec
 from tieline.wire.canonical import NotCanonical, canonical, load
 
 __all__ = [
+    "MOST_CARD_BYTES",
     "MOST_SIGNATURES",
     "Payload",
     "SignatureHeader",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 Json = dict[str, Any]
+
+MOST_CARD_BYTES: Final = 1024 * 1024
+"""To be brought into its canonical forms, which takes a second for so much."""
 
 MOST_SIGNATURES: Final = 32
 """That a card may have: each is work for who verifies it."""

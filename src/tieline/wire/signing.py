@@ -16,7 +16,14 @@ import msgspec
 
 from tieline.types import encode
 from tieline.wire.canonical import NotCanonical
-from tieline.wire.signed import MOST_SIGNATURES, SignatureHeader, load_card, payloads, signature_headers
+from tieline.wire.signed import (
+    MOST_CARD_BYTES,
+    MOST_SIGNATURES,
+    SignatureHeader,
+    load_card,
+    payloads,
+    signature_headers,
+)
 
 if TYPE_CHECKING:
     from tieline.wire.signing_keys import PrivateKey, PublicKey
@@ -115,7 +122,10 @@ class CardSigner:
             if form.name in _SIGNED:
                 signature = self._key.sign(_signing_input(protected, form.data))
                 kept.append({"protected": protected, "signature": _base64url(signature)})
-        return json.dumps({**card, "signatures": kept}, ensure_ascii=False, separators=(",", ":")).encode()
+        signed = json.dumps({**card, "signatures": kept}, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(signed) > MOST_CARD_BYTES:
+            raise NotCanonical(f"it has {len(signed)} bytes, and nobody here verifies more than {MOST_CARD_BYTES}")
+        return signed
 
 
 def check_signatures(document: bytes, keys: Sequence[PublicKey], *, now_s: float) -> tuple[SignatureCheck, ...]:

@@ -39,6 +39,7 @@ _LEAST_RSA_BITS: Final = 2048
 _MOST_RSA_BITS: Final = 4096  # a larger one is work for who verifies, and somebody else's choice
 _NEW_RSA_BITS: Final = 3072
 _MOST_KEYS: Final = 64
+_LAST_S: Final = 1e18
 _PUBLIC: Final = frozenset(("kty", "crv", "x", "y", "n", "e"))
 _PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi"))
 _TYPES: Final[dict[str, Any]] = {"EC": ECKey, "OKP": OKPKey, "RSA": RSAKey}
@@ -250,5 +251,10 @@ def _text(member: _Json, name: str) -> str | None:
 
 
 def _seconds(member: _Json, name: str) -> float | None:
+    """A moment in seconds since 1970; None is not said. Raises InvalidKey for what is none."""
     value = member.get(name)
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e18 else None
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidKey(f"its {name} is no moment in seconds")
+    return float(max(-_LAST_S, min(value, _LAST_S)))  # integers may be larger than any float

@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.client.auth.agents import Guarded
 from tests.client.auth.guarded import BASIC, SECRET
 from tests.client.running import run
+from tests.client.scripted import card_of
 from tests.oidc.running import OidcProvider
 from tieline import ApiKey, Basic, Bearer, ClientCredentials, DeviceCode, Task, connect
+from tieline.card import APIKeySecurityScheme, SecurityScheme
 from tieline.client.credentials import Credential
 from tieline.client.fitting import fit
 from tieline.errors import AuthenticationRequired, CredentialsUnfit, InvalidCard
@@ -161,6 +164,30 @@ def test_cards_of_older_versions_choose_alike(kind: str) -> None:
     assert only.credential == Bearer("t")
 
 
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("header", "Host"),
+        ("header", "Accept"),
+        ("header", "User-Agent"),
+        ("header", "Last-Event-ID"),
+        ("header", "A2A-Extensions"),
+        ("header", "Proxy-Authorization"),
+        ("query", "tenant"),
+        ("query", "pageToken"),
+    ],
+)
+def test_a_key_is_not_put_where_the_protocol_has_something_and_logs_show_it(location: str, name: str) -> None:
+    async def test() -> None:
+        key = SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location, name))
+        card = replace(card_of(("http://127.0.0.1:1/rpc", "JSONRPC")), security_schemes={"key": key})
+        with pytest.raises(CredentialsUnfit, match=f"in the {location} '{name}', which cannot be") as refused:
+            await connect(card, credentials=ApiKey(SECRET))
+        assert SECRET not in str(refused.value)
+
+    run(test())
+
+
 def test_an_authorization_header_beside_credentials_that_use_it_is_a_mistake(guarded: Guarded) -> None:
     async def test() -> None:
         headers = {"authorization": "Bearer other"}
@@ -186,6 +213,12 @@ def test_an_authorization_header_beside_credentials_that_use_it_is_a_mistake(gua
             lambda: ClientCredentials(client_id="c", client_secret="sec", issuer="https://u:sec@x.example"),
             "without user",
         ),
+        (
+            lambda: ClientCredentials(client_id="c", client_secret="sec\udcff"),
+            "client_secret has characters that are no",
+        ),
+        (lambda: DeviceCode(client_id="\udcff", show=print), "client_id has characters that are no text"),
+        (lambda: DeviceCode(client_id="c", scopes=("a", "\udcff"), show=print), "scopes has characters that are no"),
         (lambda: ClientCredentials(client_id="c", client_secret="sec", scopes="a b"), "a tuple"),  # type: ignore[arg-type]
     ],
 )

@@ -29,7 +29,11 @@ from tieline.card import (
     SecurityScheme,
     StringList,
 )
+from tieline.client.credentials import OAuthCredential
+from tieline.client.fitting import Fit
+from tieline.client.oauth import AuthorizationServer, Endpoints
 from tieline.client.origin import crosses_in_clear, origin_of, pinned, trusted_origins
+from tieline.client.tokens import endpoints_of
 from tieline.errors import AuthorizationFailed, InvalidPeerResponse, OriginNotTrusted
 from tieline.types import encode
 
@@ -127,6 +131,22 @@ def test_a_redirect_to_an_origin_that_is_trusted_by_name_is_followed_with_creden
     agent = guarded.agent("moved-on")
     run(spoken(agent.url, transport=transport, credentials=Bearer(SECRET), trust=elsewhere(agent.url)))
     assert agent.calls[-1]["headers"]["host"].startswith("localhost:")
+
+
+def test_a_user_and_password_in_a_redirect_are_not_shown_in_place_of_ones_own() -> None:
+    async def test() -> None:
+        async with scripted("JSONRPC", {}) as agent:
+            there = str(URL(agent.url).with_user("someone").with_password("else"))
+            agent.script("SendMessage", Http(307, b"", {"Location": f"{there}?moved=1"}), Answer(message("hi")))
+            agent.script("SendMessage", Http(308, b"", {"Location": f"{there}?moved=1"}), Answer(message("hi")))
+            async with connect(agent.card, credentials=Bearer(SECRET)) as peer:
+                assert await peer.send("go") == message("hi")
+            async with connect(agent.card) as peer:
+                assert await peer.send("go") == message("hi")
+            shown = [request.headers.get("authorization") for request in agent.requests]
+            assert shown == [f"Bearer {SECRET}", f"Bearer {SECRET}", None, None]
+
+    run(test())
 
 
 def test_a_redirect_of_the_card_to_another_origin_is_refused_with_or_without_credentials() -> None:
@@ -256,6 +276,39 @@ def test_a_card_that_sends_the_user_to_one_server_and_the_code_to_another_is_ref
     run(test())
 
 
+def test_a_discovery_document_at_the_cards_origin_sends_the_user_and_the_code_to_no_other_server(
+    provider: OidcProvider,
+) -> None:
+    async def test() -> None:
+        home, away = provider.issuer, elsewhere(provider.issuer)
+        scheme = SecurityScheme(
+            open_id_connect_security_scheme=OpenIdConnectSecurityScheme(f"{home}/.well-known/openid-configuration")
+        )
+        server = AuthorizationServer()
+
+        async def found(credential: OAuthCredential, *trusted: str) -> Endpoints:
+            met = Fit(credential, scheme, "openid")
+            return await endpoints_of(server, met, home=frozenset({home}), trusted=frozenset(trusted))
+
+        browser = AuthorizationCode(client_id="desktop", open_url=print)
+        device = DeviceCode(client_id="desktop", show=print)
+        assert (await found(browser)).token_url == f"{home}/token"
+        provider.configure(metadata={"authorization_endpoint": f"{away}/authorize", "token_endpoint": f"{away}/token"})
+        for credential in (browser, device):
+            with pytest.raises(OriginNotTrusted, match="The sign-in would go to"):
+                await found(credential)
+            assert (await found(credential, home)).token_url == f"{away}/token"
+        provider.configure(metadata={"authorization_endpoint": f"{away}/authorize"})
+        with pytest.raises(OriginNotTrusted):
+            await found(browser)
+        with pytest.raises(OriginNotTrusted) as refused:
+            await found(browser, away)
+        assert refused.value.origin == home
+        await server.close()
+
+    run(test())
+
+
 def test_discovery_that_the_card_names_has_to_be_its_own_issuers(guarded: Guarded, provider: OidcProvider) -> None:
     async def test() -> None:
         provider.configure(issuer="https://login.example")
@@ -315,6 +368,13 @@ def test_a_page_to_sign_in_at_is_not_opened_without_encryption(guarded: Guarded,
         assert browser.urls == []
 
     run(test())
+
+
+def test_an_interface_that_is_no_url_cannot_be_trusted_and_the_error_does_not_say_so() -> None:
+    interface = AgentInterface("http://127.0.0.1:1\\@evil.example/", "JSONRPC", "1.0")
+    with pytest.raises(OriginNotTrusted, match="is no URL: nothing was sent") as refused:
+        pinned((interface,), "http://127.0.0.1:1", frozenset(), secret=True)
+    assert "trust" not in str(refused.value).replace("OriginNotTrusted", "")
 
 
 @pytest.mark.parametrize(("url", "binding"), [("http://192.0.2.1/rpc", "JSONRPC"), ("192.0.2.1:50051", "GRPC")])

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import json
+import os
 import stat
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
 
 from tests.client.auth.guarded import SECRET
 from tests.client.running import run
+from tests.client.scripted import LIMIT_S
 from tieline.client.credentials import Bearer, OAuthToken, TokenSet
 from tieline.client.saved import Login, SavedAgent, SavedCredentials, SavedFault
 
@@ -92,6 +101,64 @@ def test_tokens_are_renewed_where_they_are_kept_and_not_brought_back_behind_a_lo
     kept.save(TokenSet("late"))
     assert saved.load(ORIGIN) is None
     assert kept.load() is None
+
+
+def test_a_logout_between_a_renewal_and_its_writing_is_the_last_word(saved: SavedCredentials) -> None:
+    saved.save(SavedAgent(ORIGIN, "", (DEVICE,)))
+    with open(saved.path.parent / "credentials.lock", "ab") as lock, ThreadPoolExecutor(1) as other:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        renewal = other.submit(saved.kept(ORIGIN, "oauth").save, TokenSet("late"))
+        wait_until(lambda: any(" -> " in line and f":{os.fstat(lock.fileno()).st_ino} " in line for line in locks()))
+        saved.path.write_text('{"version": 1, "agents": {}}')  # as a logout leaves it
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        renewal.result(timeout=LIMIT_S)
+    assert saved.origins() == []
+    assert "late" not in saved.path.read_text()
+
+
+def locks() -> list[str]:
+    return Path("/proc/locks").read_text().splitlines()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+class _SystemFault(Exception):
+    """As the errors of D-Bus are, which are no KeyringError."""
+
+
+class _Gone(KeyringBackend):
+    """A keyring whose service has gone away since it was found."""
+
+    priority = 1
+
+    def get_password(self, service: str, username: str) -> str | None:
+        raise _SystemFault
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise _SystemFault
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise _SystemFault
+
+
+def test_whatever_a_keyring_raises_is_a_fault_of_ours_and_keeps_nobody_from_the_file(saved: SavedCredentials) -> None:
+    before = keyring.get_keyring()
+    keyring.set_keyring(_Gone())  # type: ignore[no-untyped-call]
+    try:
+        assert saved.save(SavedAgent(ORIGIN, "", (DEVICE,))) == str(saved.path)
+        agent = saved.load(ORIGIN)
+        assert agent is not None
+        saved.path.write_text(json.dumps({"version": 1, "agents": {ORIGIN: {"keyring": True}}}))
+        for call in (saved.load, saved.remove):
+            with pytest.raises(SavedFault, match=f"keeps for {ORIGIN}"):
+                call(ORIGIN)
+    finally:
+        keyring.set_keyring(before)
 
 
 OTHER = """

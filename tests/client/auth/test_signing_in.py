@@ -264,6 +264,6 @@ def test_a_device_that_is_refused_or_late_is_told_so(
 def test_the_pause_grows_by_five_seconds_when_it_is_asked_for_and_other_errors_end_the_waiting() -> None:
     assert next_interval_s(5.0, "authorization_pending") == 5.0
     assert next_interval_s(5.0, "slow_down") == 10.0
-    assert next_interval_s(58.0, "slow_down") == 60.0
+    assert next_interval_s(58.0, "slow_down") == 63.0
     assert next_interval_s(5.0, "access_denied") is None
     assert next_interval_s(5.0, "") is None
