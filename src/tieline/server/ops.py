@@ -116,20 +116,26 @@ async def answer_parent(link: socket.socket, pages: Pages) -> None:
                 body = b"" if page is None else page[0]
             writer.write(b"%d %d\n" % (int(number), len(body)) + body)
             await writer.drain()
+    except ConnectionError:
+        pass  # it was closed while something was to be answered
     finally:
         writer.close()
 
 
 class WorkerLink:
-    """The watching process's end of a link to one worker."""
+    """The watching process's end of a link to one worker. Made by `over`."""
 
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._number = 0
         self._asked: dict[int, asyncio.Future[bytes]] = {}
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._writer = writer
+        self._reading = asyncio.ensure_future(self._read(reader))
         self._gone = False
+
+    @classmethod
+    async def over(cls, link: socket.socket) -> WorkerLink:
+        """That end, which is one of a pair of sockets and this one's from here on."""
+        return cls(*await asyncio.open_connection(sock=link))
 
     async def ready(self) -> str:
         """Whether the worker is to be sent requests: "ok", or what is wrong."""
@@ -145,13 +151,9 @@ class WorkerLink:
     async def _ask(self, what: str) -> bytes | None:
         if self._gone:
             return None
-        loop = asyncio.get_running_loop()
-        if self._writer is None:
-            reader, self._writer = await asyncio.open_connection(sock=self._link)
-            self._reading = loop.create_task(self._read(reader))
         self._number += 1
         number = self._number
-        answer: asyncio.Future[bytes] = loop.create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
             self._writer.write(f"{what} {number}\n".encode())
@@ -178,12 +180,8 @@ class WorkerLink:
 
     def close(self) -> None:
         """The worker is gone."""
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._writer is not None:
-            self._writer.close()
-        else:
-            self._link.close()
+        self._reading.cancel()
+        self._writer.close()
 
 
 class WorkersPages:

@@ -316,7 +316,9 @@ class _Server(uvicorn.Server):
             self.failure = error
             await self._app.close()
         if self.failure is not None:
-            self.should_exit = True
+            if self._ops is not None:
+                await self._ops.stop()
+            self.should_exit = True  # and there is no shutdown of what has not started
             return
         await super().startup(sockets)
         gc.collect()
@@ -325,10 +327,6 @@ class _Server(uvicorn.Server):
             self._on_ready(self._urls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.failure is not None:
-            if self._ops is not None:
-                await self._ops.stop()
-            return
         self._app.leave()
         if self._grpc is not None:
             await self._grpc.server.leave()

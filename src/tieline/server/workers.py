@@ -144,11 +144,10 @@ class _Parent:
             from tieline.server.ops import WorkerLink
 
             ours, theirs = socket.socketpair()
-            ours.setblocking(False)
             handed.append(theirs.fileno())
             if (before := self._links.pop(number, None)) is not None:
                 before.close()
-            self._links[number] = WorkerLink(ours)
+            self._links[number] = await WorkerLink.over(ours)
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
