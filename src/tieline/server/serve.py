@@ -170,8 +170,7 @@ def serve(
         if public_url
         else f"{'http' if tls is None else 'https'}://{_in_url(host)}:{actual_port}"
     )
-    urls = [base + path for path in application.agents]
-    server = _Server(config, application, grpc, ops, urls, on_ready, on_drain, leave_s, drain_delay_s)
+    server = _Server(config, application, grpc, ops, base, on_ready, on_drain, leave_s, drain_delay_s)
     try:
         server.run(sockets=[listening])
     finally:
@@ -268,7 +267,7 @@ class _Server(uvicorn.Server):
         application: App,
         grpc: _Grpc | None,
         ops: _Ops | None,
-        urls: Sequence[str],
+        url: str,
         on_ready: Callable[[Sequence[str]], None] | None,
         on_drain: Callable[[int], None] | None,
         leave_s: float | None,
@@ -279,7 +278,7 @@ class _Server(uvicorn.Server):
         self._app = application
         self._grpc = grpc
         self._ops = ops
-        self._urls = urls
+        self._url = url  # of the app, without a slash at the end
         self._on_ready = on_ready
         self._on_drain = on_drain
         self._leave_s = leave_s
@@ -309,7 +308,7 @@ class _Server(uvicorn.Server):
                 await self._ops.start()
             await self._app.start()
             if self._grpc is not None:
-                await self._grpc.start(self._urls[0])
+                await self._grpc.start(self._url)
         except StoreError as error:
             self.failure = error
         except CannotServe as error:
@@ -324,7 +323,7 @@ class _Server(uvicorn.Server):
         gc.collect()
         gc.freeze()  # what is there now lives as long as the process: the collector need not look at it again
         if self._on_ready is not None and self.started:
-            self._on_ready(self._urls)
+            self._on_ready([self._url + path for path in self._app.agents])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.leave()
