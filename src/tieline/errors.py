@@ -14,7 +14,7 @@
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
         ├── CardNotVerified                                            no signature on it that can be believed
-        ├── Unreachable                                                no connection
+        ├── Unreachable                                                no connection, or none behind a gateway
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
         ├── AuthenticationRequired                                     HTTP 401 or 403
