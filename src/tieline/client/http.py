@@ -282,11 +282,12 @@ class Http:
         identity = self.identity
         if identity is None:
             return await self._request(verb, url, headers, body, timeout, follow=follow)
+        query = identity.query
         own = await identity.headers()
-        response = await self._request(verb, url, {**headers, **own}, body, timeout, identity.query)
+        response = await self._request(verb, url, {**headers, **own}, body, timeout, query, follow=follow)
         if response.status == 401 and (other := await identity.in_place_of(own)) is not None:
             response.release()
-            response = await self._request(verb, url, {**headers, **other}, body, timeout, identity.query)
+            response = await self._request(verb, url, {**headers, **other}, body, timeout, query, follow=follow)
         return response
 
     async def _request(
