@@ -172,6 +172,11 @@ def test_an_error_that_a_peer_reports_comes_back_as_its_class(cls: type[A2AError
     assert issubclass(cls, type(by_code))
 
 
+@pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
+def test_an_error_that_a_peer_says_nothing_of_speaks_of_no_field_of_ours(cls: type[A2AError]) -> None:
+    assert "`" not in str(error_for(reason=cls.reason))
+
+
 def test_the_reason_of_a_peer_counts_before_its_code() -> None:
     assert isinstance(error_for(reason="TASK_NOT_FOUND", rpc_code=-32603), TaskNotFound)
     assert isinstance(error_for(reason="SOMETHING_ELSE", rpc_code=-32001), TaskNotFound)

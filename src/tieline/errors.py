@@ -14,7 +14,7 @@
     └── PeerError                                                      raised by the client only
         ├── CardNotFound, InvalidCard                                  no agent card there, or not a usable one
         ├── CardNotVerified                                            no signature on it that can be believed
-        ├── Unreachable                                                no connection
+        ├── Unreachable                                                no connection, or none behind a gateway
         ├── PeerTimeout                                                a time limit ran out
         ├── InvalidPeerResponse                                        the remote broke the protocol
         ├── AuthenticationRequired                                     HTTP 401 or 403
@@ -106,9 +106,10 @@ class FieldViolation:
 
 
 class A2AError(Exception):
-    """An error that crosses the wire. `str(error)` is the sentence that the caller reads.
+    """An error of A2A, as it crosses the wire.
 
-    `metadata` goes into google.rpc.ErrorInfo, `violations` into google.rpc.BadRequest.
+    `str(error)` is the sentence that the caller reads; without one of its own it is the first line of its class's
+    docstring. `metadata` goes into google.rpc.ErrorInfo, `violations` into google.rpc.BadRequest.
     """
 
     name: ClassVar[str] = "InternalError"  # the specification's name for it
@@ -197,7 +198,10 @@ class InternalError(A2AError):
 
 
 class Unavailable(InternalError):
-    """This server cannot do it now, and has not begun to; it may be able to in `retry_after_s` seconds."""
+    """This server cannot do it now, and has not begun to.
+
+    `retry_after_s`: in how many seconds it may be able to.
+    """
 
     http_status, grpc_status, reason = 503, "UNAVAILABLE", "UNAVAILABLE"
 
@@ -227,7 +231,10 @@ class RateLimited(Overloaded):
 
 
 class Unauthenticated(A2AError):
-    """The request does not show who calls. `challenges` are the values of WWW-Authenticate (RFC 9110 §11.6.1)."""
+    """The request does not show who calls.
+
+    `challenges` are the values of WWW-Authenticate (RFC 9110 §11.6.1).
+    """
 
     name, rpc_code, http_status = "UnauthenticatedError", -32000, 401
     grpc_status, reason = "UNAUTHENTICATED", "UNAUTHENTICATED"
@@ -238,7 +245,10 @@ class Unauthenticated(A2AError):
 
 
 class PermissionDenied(A2AError):
-    """The caller is known, and may not do this. `challenges` as those of Unauthenticated."""
+    """The caller is known, and may not do this.
+
+    `challenges` as those of Unauthenticated.
+    """
 
     name, rpc_code, http_status = "PermissionDeniedError", -32010, 403
     grpc_status, reason = "PERMISSION_DENIED", "PERMISSION_DENIED"

@@ -11,8 +11,9 @@ import pytest
 from tests.auth.asking import Answer, ask, fetch, operations_of
 from tests.auth.tokens import Tokens, bearer
 from tests.behaviour.agents import Puppet, begun, hello
-from tests.behaviour.harness import Refused, Transport, eventually, state_of, text_of
+from tests.behaviour.harness import Refused, Transport, eventually, message, state_of, text_of
 from tests.behaviour.serving import Serve, over
+from tests.server.raw import Wire
 from tieline.server.auth import ApiKeys, Auth, BearerTokens
 
 
@@ -143,6 +144,38 @@ async def test_stream_ends_when_its_token_is_revoked_and_others_and_the_task_go_
     assert text_of(await by_kept.get(task["id"])) == "a word"
 
 
+@over("jsonrpc", "rest")
+async def test_stream_ends_whose_token_is_revoked_while_its_request_is_on_its_way(
+    serve: Serve, transport: str, tokens: Tokens
+) -> None:
+    puppet = Puppet()
+    served = await serve(puppet, auth=Auth(BearerTokens(tokens.path)))
+    eve, bob = served.showing(bearer(tokens.add("eve"))), served.showing(bearer(tokens.add("bob")))
+    await begun(bob, puppet)
+    _ = await bob.stream("follow")  # while there is one, changes are looked for
+    await puppet.next()
+    path, params = ("/message:stream", {}) if transport == "rest" else ("/", {"jsonrpc": "2.0", "id": 1})
+    request = {"message": message("go")}
+    body = request if transport == "rest" else {**params, "method": "SendStreamingMessage", "params": request}
+    sent = json.dumps(body).encode()
+    async with Wire(served.port) as wire:
+        lines = [
+            f"POST {served.root}{path} HTTP/1.1",
+            f"Host: 127.0.0.1:{served.port}",
+            "Content-Type: application/json",
+            "A2A-Version: 1.0",
+            f"Content-Length: {len(sent)}",
+            *(f"{name}: {value}" for name, value in eve.credentials.items()),
+        ]
+        await wire.send("\r\n".join([*lines, "", ""]).encode() + sent[:-1])
+        tokens.revoke("eve")
+        await eventually(lambda: _is_refused(eve))
+        await eventually(lambda: _has_looked(served))
+        await wire.send(sent[-1:])
+        assert (await wire.head())[0] == 200
+        assert b"valid no more" in await wire.body()
+
+
 @over("jsonrpc", "grpc")
 async def test_stream_outlives_a_token_that_expires_whatever_else_is_revoked(
     serve: Serve, transport: str, tokens: Tokens
@@ -160,19 +193,22 @@ async def test_stream_outlives_a_token_that_expires_whatever_else_is_revoked(
     await eventually(is_over)
     tokens.revoke("eve")
     await eventually(lambda: _is_refused(agent.showing(bearer(other))))
-    followers = agent.app.followers
-    assert followers is not None
-    generation = agent.app.auth.generation  # type: ignore[union-attr]
-
-    async def has_looked() -> bool:
-        return followers._generation == generation and followers._looking is None
-
-    await eventually(has_looked)
+    await eventually(lambda: _has_looked(agent))
     act.end()
     act2.end()
     assert state_of((await stream.rest())[-1]) == "COMPLETED"
+    followers = agent.app.followers
+    assert followers is not None
     assert followers._open == {}
     assert followers._timer is None
+
+
+async def _has_looked(agent: Transport) -> bool:
+    """Whether all streams have been held against what is valid now."""
+    followers, auth = agent.app.followers, agent.app.auth
+    assert followers is not None
+    assert auth is not None
+    return followers._generation == auth.generation and followers._looking is None
 
 
 async def _is_refused(agent: Transport) -> bool:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import grpc
 import pytest
+from a2a.types import a2a_pb2, a2a_pb2_grpc
 from joserfc.jwk import ECKey
 
 import tieline
+from tests.auth import processes
 from tests.auth.asking import fetch
 from tests.auth.tokens import Tokens, bearer
 from tests.behaviour.agents import hello, make_agent
@@ -270,6 +273,37 @@ async def test_extended_card_has_the_skills_that_its_reader_may_use(
     assert await skills(bearer(plain)) == ["greet", "more"]
     assert await skills(bearer(admin)) == ["greet", "more", "admin"]
     assert await skills({"X-API-Key": key}) == ["greet", "more", "by-key"], "the scope is not of the scheme that counts"
+
+
+TWO = """
+from tieline import AgentSkill, agent
+
+more = AgentSkill("more", "More", "Does more.", ("test",))
+
+@agent(description="One of two.", extended_skills=[more])
+async def one(turn):
+    yield "one"
+
+@agent(description="The other.", extended_skills=[more])
+async def two(turn):
+    yield "two"
+"""
+
+
+def test_extended_card_of_one_agent_among_several_leads_to_it_by_grpc_as_by_http(
+    tokens: Tokens, tmp_path: Path
+) -> None:
+    ada = tokens.add("ada")
+    with processes.served(tmp_path, "--auth", "bearer", "--tokens", str(tokens.path), agent=TWO, grpc=True) as ports:
+        port, by_grpc, _ = ports
+        with grpc.insecure_channel(f"127.0.0.1:{by_grpc}") as channel:
+            stub = a2a_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
+            for name in ("one", "two"):
+                request = a2a_pb2.GetExtendedAgentCardRequest(tenant=name)
+                metadata = (("a2a-version", "1.0"), ("authorization", f"Bearer {ada}"))
+                card = stub.GetExtendedAgentCard(request, metadata=metadata, timeout=30)
+                urls = {each.url for each in card.supported_interfaces if each.protocol_binding != "GRPC"}
+                assert urls == {f"http://127.0.0.1:{port}/{name}", f"http://127.0.0.1:{port}/{name}/"}
 
 
 @pytest.mark.requirement("extended-card.caching-headers")

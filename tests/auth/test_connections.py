@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -118,6 +119,29 @@ async def test_body_that_comes_slowly_is_cut_off_and_one_that_comes_steadily_is_
                 await wire.send(padded[start : start + 1000])
                 await asyncio.sleep(0.02)
             assert (await wire.head())[0] == 200
+
+
+@pytest.mark.parametrize("piece", [b"a: " + b"b" * 1000 + b"\r\n", b"b" * 1000], ids=["many", "one"])
+@in_loop
+async def test_trailers_without_an_end_are_cut_off(piece: bytes) -> None:
+    async with served(tieline.app(worker())) as port, Wire(port) as wire:
+        await wire.send(head("Content-Type: application/json", "Transfer-Encoding: chunked"))
+        await wire.send(b"2\r\n{}\r\n0\r\nx: y" + (b"\r\n" if piece.endswith(b"\n") else b""))
+        taken = 0
+        with contextlib.suppress(ConnectionError):
+            while taken < 50_000_000:
+                await wire.send(piece)
+                taken += len(piece)
+        assert taken < 50_000_000
+
+
+@in_loop
+async def test_body_of_many_small_chunks_with_a_trailer_behind_it_is_taken() -> None:
+    chunks = b"".join(b"1;of=one\r\n%c\r\n" % byte for byte in BODY + b" " * 40_000)
+    async with served(tieline.app(mixed())) as port, Wire(port) as wire:
+        await wire.send(head("Content-Type: application/json", "A2A-Version: 1.0", "Transfer-Encoding: chunked"))
+        await wire.send(chunks + b"0\r\nX-Trailer: of no account\r\n\r\n")
+        assert (await wire.head())[0] == 200
 
 
 @in_loop

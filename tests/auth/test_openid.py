@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -318,6 +319,33 @@ async def test_keys_that_are_known_stay_in_use_while_the_provider_is_away(
     monkeypatch.setattr("tieline.server.keys._OLD_S", 0.0)
     jwks.stop()
     assert await works(agent, signed(key, "ES256", kid="one", typ="at+jwt"))
+
+
+def test_fetch_of_keys_that_nobody_waits_for_any_more_is_not_the_answer_to_who_comes_later(jwks: Jwks) -> None:
+    jwks.publish(public(ECKey.generate_key("P-256"), kid="one"))
+
+    async def test() -> None:
+        asked, let = asyncio.Event(), asyncio.Event()
+
+        async def find() -> str:
+            asked.set()
+            await let.wait()
+            return jwks.url
+
+        keys = PublicKeys(url=find)
+        leaving = asyncio.ensure_future(keys.for_header({"kid": "one"}))
+        await asked.wait()
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        jwks.status = 500
+        fetching = keys._fetching
+        assert fetching is not None
+        let.set()
+        await asyncio.wait([fetching])
+        jwks.status = 200
+        assert await keys.for_header({"kid": "one"})
+
+    asyncio.run(asyncio.wait_for(test(), 20))
 
 
 @over("jsonrpc")

@@ -51,6 +51,17 @@ async def test_each_caller_has_its_own_rate(serve: Serve, transport: str, tokens
     assert not (await ask(agent.showing(bob), "SendMessage", "")).refused
 
 
+@over("jsonrpc", "rest", "grpc")
+async def test_requests_that_their_caller_may_not_make_are_counted(
+    serve: Serve, transport: str, tokens: Tokens
+) -> None:
+    auth = Auth(BearerTokens(tokens.path), scopes={"CancelTask": "admin"})
+    agent = (await serve(hello, auth=auth, rates=Rates(requests_per_s=SLOW, burst=2))).showing(bearer(tokens.add()))
+    for _ in range(2):
+        assert (await ask(agent, "CancelTask")).status in (403, "PERMISSION_DENIED")
+    assert is_limited(await ask(agent, "CancelTask"))
+
+
 async def test_callers_without_a_name_are_counted_by_their_address(serve: Serve, transport: str) -> None:
     agent = await serve(hello, rates=Rates(requests_per_s=SLOW, burst=2))
     for _ in range(2):

@@ -50,6 +50,7 @@ from tieline.errors import (
     MethodNotFound,
     Overloaded,
     ParseError,
+    PeerError,
     PeerTimeout,
     PushNotificationNotSupported,
     TaskInDoubt,
@@ -1396,12 +1397,35 @@ def test_json_rpc_error_that_could_not_name_its_call_is_raised_as_what_it_is() -
 
 
 @both
-@pytest.mark.parametrize("code", [200, 502])
-def test_page_instead_of_json_is_told_with_its_url_status_and_type(transport: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "error"), [(200, InvalidPeerResponse), (500, InvalidPeerResponse), (502, Unreachable)]
+)
+def test_page_instead_of_json_is_told_with_its_url_status_and_type(
+    transport: str, code: int, error: type[PeerError]
+) -> None:
     async def test() -> None:
         page = Http(code, b"<html>Welcome</html>", {"Content-Type": "text/html; charset=utf-8"})
-        with pytest.raises(InvalidPeerResponse, match=rf"http://127\S+ answered HTTP {code} \(text/html\).*Welcome"):
+        with pytest.raises(error, match=rf"http://127\S+ answered HTTP {code} \(text/html\).*Welcome"):
             await got(transport, page)
+
+    run(test())
+
+
+@both
+@pytest.mark.parametrize("code", [502, 504])
+def test_message_that_a_gateway_has_no_answer_to_may_have_arrived_and_is_not_sent_again(
+    transport: str, code: int
+) -> None:
+    async def test() -> None:
+        page = Http(code, b"<h1>Gateway</h1>", {"Content-Type": "text/html"})
+        script: Script = {"SendMessage": [page], "SendStreamingMessage": [page]}
+        async with scripted(BINDING[transport], script) as agent, connect(agent.card, recovery=QUICK) as peer:
+            calls: tuple[Awaitable[object], ...] = (peer.send("go"), anext(peer.stream("go", context_id="c")))
+            for call, context in zip(calls, (None, "c"), strict=True):
+                with pytest.raises(TaskInDoubt, match=f"may have arrived, or not.*HTTP {code}") as doubt:
+                    await call
+                assert doubt.value.context_id == context
+            assert agent.calls == ["SendMessage", "SendStreamingMessage"]
 
     run(test())
 

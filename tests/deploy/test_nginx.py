@@ -16,7 +16,7 @@ from tests.deploy.nginx import Nginx
 from tests.interop.processes import ROOT
 from tests.server.raw import A2A_JSON, JSON, Pairs, Wire, in_loop, request, serve
 from tieline import Limits, Part, Task, TaskArtifactUpdateEvent, app, connect
-from tieline.errors import BodyTooLarge, InvalidPeerResponse, Overloaded
+from tieline.errors import BodyTooLarge, Overloaded, TaskInDoubt
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -254,7 +254,7 @@ async def test_replicas_that_are_away_are_told_as_the_proxys_502(binding: str, s
         with Nginx([port]) as nginx:
             async with connect(nginx.url, transport=binding) as peer:
                 await replica.aclose()
-                with pytest.raises(InvalidPeerResponse, match=r"answered HTTP 502 \(text/html\): 502 Bad Gateway$"):
+                with pytest.raises(TaskInDoubt, match=r"answered HTTP 502 \(text/html\): 502 Bad Gateway$"):
                     await called(peer, "Ada", streams)
             assert [call.status for call in await nginx.logged(1, "POST")] == [502]
 
@@ -267,7 +267,7 @@ async def test_answer_that_the_proxy_does_not_wait_for_is_told_as_its_504(bindin
 
     gate = Gate()
     async with behind(app(stepping(gate)), change=hasty) as nginx, connect(nginx.url, transport=binding) as peer:
-        with pytest.raises(InvalidPeerResponse, match=r"answered HTTP 504 \(text/html\): 504 Gateway Time-out$"):
+        with pytest.raises(TaskInDoubt, match=r"answered HTTP 504 \(text/html\): 504 Gateway Time-out$"):
             await peer.send("1")
         gate.let()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,31 @@ async def test_a_task_at_work_goes_on_after_a_restart_and_says_nothing_twice(tmp
     events = await second.store.events("0:/0:/", id_, 0) or []
     pieces = [event.value for _, event in events if isinstance(event.value, TaskArtifactUpdateEvent)]
     assert "".join(part.text or "" for piece in pieces for part in piece.artifact.parts) == "0 1 2 3 4 5 "
+    await lives.crash(second)
+
+
+@in_loop
+async def test_what_is_started_again_is_no_part_of_the_call_that_is_the_first_to_need_the_server(
+    tmp_path: Path,
+) -> None:
+    call = ContextVar("call", default="none")
+    began = asyncio.Event()
+
+    async def says_where(turn: Turn) -> Any:
+        if not began.is_set():
+            began.set()
+            await asyncio.Event().wait()
+        yield call.get()
+
+    lives = Lives(tmp_path / "tasks.db", says_where)
+    first = await lives.begin()
+    id_ = await begun(first)
+    await began.wait()
+    await lives.crash(first)
+    token = call.set("another one's")
+    second = await lives.begin()
+    call.reset(token)
+    assert text_of(await until_state(second, id_, "COMPLETED")) == "none"
     await lives.crash(second)
 
 

@@ -14,13 +14,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import tieline
 from tests.behaviour.failing_store import FailingStore
-from tests.databases import PostgresServer, RedisServer
+from tests.databases import PostgresServer, RedisServer, redis_server
 from tests.engine.scene import within
 from tests.grpc.serving import served
 from tests.interop.processes import free_port
 from tests.operation.serving import call, fetch, sending, serving, until
 from tests.server.agents import worker
 from tests.server.raw import JSON, asgi, in_loop, request, serve
+from tieline.ids import new_id
 from tieline.server.loading import CannotServe
 from tieline.server.serve import begin_to_listen, bind
 from tieline.stores.base import Record
@@ -244,6 +245,23 @@ async def test_with_a_port_of_its_own_the_operator_is_told_there_alone(tmp_path:
         assert (await fetch(here.ops + "/")).status == 404
         assert (await fetch(here.ops + "/.well-known/agent-card.json")).status == 404
         assert (await fetch(here.url + "/.well-known/agent-card.json")).status == 200
+
+
+@within(60)
+async def test_workers_that_are_asked_for_several_things_at_once_tell_all_of_them_from_the_first_time_on(
+    tmp_path: Path,
+) -> None:
+    url = redis_server().url(f"e{new_id()[:8]}")
+    async with serving(tmp_path, "--ops-port", "0", "--metrics", "--workers", "2", store=url) as here:
+        await here.ready()
+        for _ in range(2):
+            looks = (*["/readyz"] * 5, *["/metrics"] * 5)
+            found = await asyncio.gather(*(fetch(here.ops + path) for path in looks))
+            for answer in found[:5]:
+                assert answer.json["checks"] == {"drain": "ok", "worker 1": "ok", "worker 2": "ok"}
+            for answer in found[5:]:
+                assert b'worker="1"' in answer.body
+                assert b'worker="2"' in answer.body
 
 
 @within(60)

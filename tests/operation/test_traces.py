@@ -10,10 +10,12 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2 as pb
 
+from tests.databases import redis_server
 from tests.engine.scene import within
 from tests.operation.collector import Collector, Span, collecting
 from tests.operation.serving import call, fetch, sending, serving
 from tests.server.raw import JSON, Wire
+from tieline.ids import new_id
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -132,6 +134,47 @@ async def test_an_agent_that_asks_ends_its_span_and_goes_on_in_one_below_the_ans
             assert (answered.trace, second.trace, second.parent) == (TRACE, TRACE, answered.id)
             assert second.links == (first.id,)
             assert second.attributes["a2a.task.state"] == "COMPLETED"
+
+
+@within(90)
+async def test_an_answer_that_comes_to_another_replica_has_the_run_that_goes_on_below_it(tmp_path: Path) -> None:
+    store = redis_server().url(f"t{new_id()[:8]}")
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+    with collecting() as collector:
+        async with (
+            serving(tmp_path / "one", "--otel", env=collector.environment, store=store) as one,
+            serving(tmp_path / "other", "--otel", env=collector.environment, store=store) as other,
+        ):
+            sent = await call(one.url, "SendMessage", sending("ask"))
+            task = sent.json["result"]["task"]
+            await span(collector, "run Worker")
+            answered = await call(other.url, "SendMessage", sending("Ada", taskId=task["id"]), CARRIED)
+            assert answered.json["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            first, second = await spans(collector, "run Worker", 2)
+            (asked,) = [each for each in await spans(collector, "SendMessage", 2) if each.trace == TRACE]
+            assert (second.trace, second.parent, second.links) == (TRACE, asked.id, (first.id,))
+            assert first.trace != TRACE
+
+
+@within(60)
+async def test_the_task_of_a_request_about_a_webhook_is_the_webhooks_task(tmp_path: Path) -> None:
+    with collecting() as collector:
+        async with serving(tmp_path, "--otel", env=collector.environment) as here:
+            await call(here.url, "GetTaskPushNotificationConfig", {"taskId": "the-task", "id": "the-webhook"})
+            found = await span(collector, "GetTaskPushNotificationConfig")
+            assert found.attributes["a2a.task.id"] == "the-task"
+
+
+@within(60)
+async def test_what_callers_name_is_cut_off_where_it_is_long(tmp_path: Path) -> None:
+    long = "x" * 10_000
+    with collecting() as collector:
+        async with serving(tmp_path, "--otel", env=collector.environment) as here:
+            await call(here.url, "SendMessage", sending("hi", contextId=long))
+            await call(here.url, "GetTask", {"id": long})
+            for name, key in (("SendMessage", "context"), ("run Worker", "context"), ("GetTask", "task")):
+                assert (await span(collector, name)).attributes[f"a2a.{key}.id"] == long[:200]
 
 
 @within(60)

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from yarl import URL
 
 from tieline.client.credentials import AuthorizationCode, TokenSet
+from tieline.client.http import shown
 from tieline.client.oauth import AuthorizationServer, Client, Endpoints, check_endpoint
 from tieline.client.transport import NotServed
 from tieline.errors import AuthorizationFailed
@@ -46,6 +47,11 @@ async def authorized_by_browser(
     if endpoints.authorization_url is None:
         raise AuthorizationFailed("The authorization server has no authorization endpoint for a browser.")
     check_endpoint(endpoints.authorization_url, "the authorization endpoint")
+    if not endpoints.speaks_pkce:
+        raise AuthorizationFailed(
+            f"{shown(endpoints.authorization_url)}: this server does not speak PKCE with S256, so that others could use"
+            " its answer."
+        )
     verifier = secrets.token_urlsafe(64)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     listener = _Listener(endpoints, secrets.token_urlsafe(24))
@@ -88,6 +94,7 @@ class _Listener:
         self._endpoints = endpoints
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
+        self._silent: set[asyncio.StreamWriter] = set()  # connections that have not said anything
 
     async def open(self, port: int) -> str:
         """Listen; give the redirect URI. Raises AuthorizationFailed."""
@@ -103,13 +110,17 @@ class _Listener:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+            for writer in self._silent:  # browsers open some that they may need
+                writer.transport.abort()
             await self._server.wait_closed()
         self._answer.cancel()
 
     async def _heard(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._silent.add(writer)
         try:
             async with asyncio.timeout(_READ_S):
                 head = await reader.readuntil(b"\r\n\r\n")
+            self._silent.discard(writer)
             status, words, outcome = self._read(head.split(b"\r\n", 1)[0].decode("latin-1"))
             writer.write(_page(status, words))
             await writer.drain()
@@ -121,6 +132,7 @@ class _Listener:
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # whoever it was has said nothing
         finally:
+            self._silent.discard(writer)
             writer.close()
 
     def _read(self, line: str) -> tuple[int, str, str | AuthorizationFailed | None]:

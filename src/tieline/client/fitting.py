@@ -11,7 +11,7 @@ from itertools import permutations
 
 import msgspec
 
-from tieline.card import AgentCard, SecurityRequirement, SecurityScheme, StringList
+from tieline.card import AgentCard, SecurityRequirement, SecurityScheme
 from tieline.client.credentials import (
     ApiKey,
     AuthorizationCode,
@@ -81,7 +81,7 @@ def _met(
         return None
     for chosen in permutations(credentials, len(names)):
         found = tuple(
-            Fit(credential, scheme, name, _scopes(requirement.schemes[name]))
+            Fit(credential, scheme, name, requirement.schemes[name].list)
             for credential, scheme, name in zip(chosen, schemes, names, strict=True)
             if scheme is not None and _takes(scheme, name, credential)
         )
@@ -99,10 +99,6 @@ def _taken(card: AgentCard, given: Sequence[Credential]) -> tuple[Fit, ...] | No
             return None
         found.append(Fit(credential, card.security_schemes[name], name))
     return tuple(found) if sum(_in_authorization(each.credential) for each in found) <= 1 else None
-
-
-def _scopes(scopes: StringList) -> tuple[str, ...]:
-    return scopes.list
 
 
 def _in_authorization(credential: Credential) -> bool:

@@ -64,6 +64,7 @@ _REUSED_S: Final = 4.0  # uvicorn and Node close idle connections after 5: a cal
 _REDIRECTS: Final = 5
 _ALWAYS_SAME_VERB: Final = frozenset((307, 308))
 _REDIRECT: Final = frozenset((301, 302, 303, 307, 308))
+_OF_GATEWAYS: Final = frozenset((502, 504))  # they have no answer, and do not say whether the agent has the call
 _LARGE_BODY_BYTES: Final = 1 << 20  # aiohttp wants more than this as a file
 _EXCERPT_CHARS: Final = 200
 _TITLE: Final = re.compile(r"<title[^>]*>([^<]*[^<\s])\s*</title>", re.IGNORECASE)
@@ -282,11 +283,12 @@ class Http:
         identity = self.identity
         if identity is None:
             return await self._request(verb, url, headers, body, timeout, follow=follow)
+        query = identity.query
         own = await identity.headers()
-        response = await self._request(verb, url, {**headers, **own}, body, timeout, identity.query)
+        response = await self._request(verb, url, {**headers, **own}, body, timeout, query, follow=follow)
         if response.status == 401 and (other := await identity.in_place_of(own)) is not None:
             response.release()
-            response = await self._request(verb, url, {**headers, **other}, body, timeout, identity.query)
+            response = await self._request(verb, url, {**headers, **other}, body, timeout, query, follow=follow)
         return response
 
     async def _request(
@@ -459,7 +461,8 @@ def not_an_answer(answer: Answer) -> A2AError | NotServed:
     after = answer.headers.get("retry-after", "")[:_HEADER_CHARS].strip()
     if answer.status in (429, 503) and after:
         says = f"{says or '.'} It says to try again {f'in {after} s' if after.isdigit() else f'at {after}'}."
-    return InvalidPeerResponse(f"{answer.url} answered HTTP {answer.status}{says or ' without a body.'}")
+    told = f"{answer.url} answered HTTP {answer.status}{says or ' without a body.'}"
+    return Unreachable(told) if answer.status in _OF_GATEWAYS else InvalidPeerResponse(told)
 
 
 def check_json(answer: Answer) -> None:

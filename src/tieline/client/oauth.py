@@ -66,7 +66,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     issuer: str | None = None  # to be compared with the `iss` of an answer (RFC 9207)
     tells_issuer: bool = False  # its authorization answers always have an `iss`
     scopes_supported: tuple[str, ...] = ()
-    secret_in_body: bool = False  # it takes the client's secret in no other way
+    secret_in_body: bool = False  # the client's secret goes into the form: the server takes it in no other way
+    speaks_pkce: bool = True  # with S256; what a server does not say may be
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -143,7 +144,7 @@ class AuthorizationServer:
                     raise AuthorizationFailed(
                         f"The document at {answer.url} is that of {shown(found.issuer)}, and not of {shown(issuer)}."
                     )
-                return _endpoints(found, answer)
+                return _endpoints(found)
         raise AuthorizationFailed(f"{shown(issuer)} has no discovery document: there is none at {shown(places[0])}.")
 
     async def read_metadata(self, url: str) -> Endpoints:
@@ -159,7 +160,7 @@ class AuthorizationServer:
         found = _metadata(answer)
         if origin_of(found.issuer) != origin_of(url):
             raise AuthorizationFailed(f"The document at {answer.url} is that of another issuer, {shown(found.issuer)}.")
-        return _endpoints(found, answer)
+        return _endpoints(found)
 
     async def tokens(self, endpoints: Endpoints, client: Client, form: Mapping[str, str | None]) -> TokenSet:
         """Ask the token endpoint; members of `form` that are None are left out.
@@ -256,7 +257,7 @@ def _metadata(answer: Answer) -> _Metadata:
         ) from None
 
 
-def _endpoints(found: _Metadata, answer: Answer) -> Endpoints:
+def _endpoints(found: _Metadata) -> Endpoints:
     methods = found.token_endpoint_auth_methods_supported
     named = {
         "token_endpoint": found.token_endpoint,
@@ -268,8 +269,6 @@ def _endpoints(found: _Metadata, answer: Answer) -> Endpoints:
         if url is not None:
             check_endpoint(url, name)
     challenges = found.code_challenge_methods_supported
-    if found.authorization_endpoint is not None and challenges is not None and "S256" not in challenges:
-        raise AuthorizationFailed(f"{answer.url}: this server does not speak PKCE with S256.")
     return Endpoints(
         found.token_endpoint,
         found.authorization_endpoint,
@@ -279,6 +278,7 @@ def _endpoints(found: _Metadata, answer: Answer) -> Endpoints:
         found.authorization_response_iss_parameter_supported,
         found.scopes_supported,
         bool(methods) and "client_secret_basic" not in methods and "client_secret_post" in methods,
+        challenges is None or "S256" in challenges,
     )
 
 

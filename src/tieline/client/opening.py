@@ -19,7 +19,7 @@ from tieline.client.fitting import wanted
 from tieline.client.http import Http, Verify, shown
 from tieline.client.identity import Identity, certificate_of, identity_for
 from tieline.client.jsonrpc import JsonRpcTransport
-from tieline.client.origin import origin_of, pinned
+from tieline.client.origin import encrypted, origin_of, pinned
 from tieline.client.rest import RestTransport
 from tieline.client.route import Route, Way, choose, guesses, spoken_version
 from tieline.client.transport import Timeouts, Transport
@@ -141,11 +141,13 @@ async def opened(ref: Reference, options: Options) -> Opened:
         interfaces = _permitted(interfaces, card, url, options, own is not None)
         if options.credentials:
             http.identity = identity = _identity(card, interfaces, url, options)
-        ways = _ways(http, interfaces, options, headers)
+        # Over gRPC the user in the reference goes with each call from the outset, unless the caller shows another one.
+        metadata = headers if identity is not None and identity.uses_authorization else asked
+        ways = _ways(http, interfaces, options, metadata)
         usable = [way.interface for way in ways]
 
         def guessed() -> list[Way]:
-            return _ways(http, guesses(usable), options, headers) if version is None else []  # what is named is kept
+            return _ways(http, guesses(usable), options, metadata) if version is None else []  # what is named is kept
 
         route = Route(ways, guessed, wanted(card))
     except BaseException:
@@ -290,7 +292,7 @@ def _identity(card: AgentCard, interfaces: Sequence[AgentInterface], url: URL | 
 
 def _encrypted(interfaces: Sequence[AgentInterface], card: AgentCard) -> tuple[AgentInterface, ...]:
     """The interfaces that may be told what an encrypted card was asked for with. Raises InvalidCard for none."""
-    safe = tuple(each for each in interfaces if _is_encrypted(each))
+    safe = tuple(each for each in interfaces if encrypted(each.url))
     if not safe:
         raise InvalidCard(
             f"The card of {card.name!r} came encrypted and names {shown(interfaces[0].url)}, which is not: headers,"
@@ -299,20 +301,13 @@ def _encrypted(interfaces: Sequence[AgentInterface], card: AgentCard) -> tuple[A
     return safe
 
 
-def _is_encrypted(interface: AgentInterface) -> bool:
-    scheme, separator, _ = interface.url.lower().partition("://")
-    if interface.protocol_binding == "GRPC":
-        return scheme in ("https", "grpcs") or (not separator and interface.url.endswith(":443"))
-    return scheme == "https"
-
-
-def _ways(http: Http, interfaces: Sequence[AgentInterface], options: Options, headers: Mapping[str, str]) -> list[Way]:
-    """The ways by these interfaces. Raises InvalidCard where none of them can be called."""
+def _ways(http: Http, interfaces: Sequence[AgentInterface], options: Options, metadata: Mapping[str, str]) -> list[Way]:
+    """The ways by these interfaces; `metadata` is for gRPC. Raises InvalidCard where none of them can be called."""
     ways: list[Way] = []
     fault: InvalidCard | None = None
     for interface in interfaces:
         try:
-            transport = _transport(http, interface, options, headers)
+            transport = _transport(http, interface, options, metadata)
         except InvalidCard as error:
             fault = fault or error
         else:
@@ -322,7 +317,7 @@ def _ways(http: Http, interfaces: Sequence[AgentInterface], options: Options, he
     return ways
 
 
-def _transport(http: Http, interface: AgentInterface, options: Options, headers: Mapping[str, str]) -> Transport:
+def _transport(http: Http, interface: AgentInterface, options: Options, metadata: Mapping[str, str]) -> Transport:
     dialect = dialect_of(interface.protocol_version)
     assert dialect is not None, "choose takes no other"
     if interface.protocol_binding == "GRPC":
@@ -330,7 +325,7 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
             raise InvalidCard(
                 "The card names a gRPC interface, and gRPC has no query: its keys, such as credentials, would be lost."
             )
-        return _grpc_transport(interface.url, dialect.version, options, headers, http.identity)
+        return _grpc_transport(interface.url, dialect.version, options, metadata, http.identity)
     try:
         url = URL(interface.url).with_user(None).extend_query(options.query)
     except ValueError:
@@ -343,7 +338,7 @@ def _transport(http: Http, interface: AgentInterface, options: Options, headers:
 
 
 def _grpc_transport(
-    address: str, version: str, options: Options, headers: Mapping[str, str], identity: Identity | None
+    address: str, version: str, options: Options, metadata: Mapping[str, str], identity: Identity | None
 ) -> Transport:
     from tieline.client.grpc import GrpcTransport
 
@@ -351,7 +346,7 @@ def _grpc_transport(
         return GrpcTransport(
             address,
             version="0.3" if version == "0.3" else "1.0",
-            metadata=headers,
+            metadata=metadata,
             identity=identity,
             certificate=certificate_of(options.credentials),
             timeouts=options.timeouts,

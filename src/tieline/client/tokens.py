@@ -123,31 +123,32 @@ class TokenSource:
                 if found.access_token != refused and not found.stale(self._clock()):
                     self._held = found
                     return found
-            fresh = await self._fetched(None if held is None else held.refresh_token)
-            if fresh.refresh_token is None and held is not None and held.refresh_token is not None:
-                fresh = msgspec.structs.replace(fresh, refresh_token=held.refresh_token)
+            fresh = self._held = await self._fetched(held)
             if kept is not None:
                 kept.save(fresh)
-            self._held = fresh
             return fresh
 
-    async def _fetched(self, refresh_token: str | None) -> TokenSet:
+    async def _fetched(self, held: TokenSet | None) -> TokenSet:
         if self._endpoints is None:
             self._endpoints = await endpoints_of(self._server, self._met, home=self._home, trusted=self._trusted)
         credential = self._credential
-        if refresh_token is not None:
+        if held is not None and held.refresh_token is not None:
             client = Client(credential.client_id, credential.client_secret)
             form = {
                 "grant_type": "refresh_token",
-                "refresh_token": refresh_token,
+                "refresh_token": held.refresh_token,
                 "resource": credential.resource,
                 "audience": credential.audience,
             }
             try:
-                return await self._server.tokens(self._endpoints, client, form)
+                fresh = await self._server.tokens(self._endpoints, client, form)
             except AuthorizationFailed as error:
                 if error.code != "invalid_grant" or isinstance(credential, OAuthToken):
                     raise
+            else:  # what it does not say is as it was (RFC 6749 §6)
+                return msgspec.structs.replace(
+                    fresh, refresh_token=fresh.refresh_token or held.refresh_token, scopes=fresh.scopes or held.scopes
+                )
         return await obtained(self._server, self._endpoints, self._met)
 
 
@@ -224,6 +225,7 @@ async def endpoints_of(
             token_url=credential.token_url or found.token_url,
             authorization_url=own_authorization or found.authorization_url,
             device_authorization_url=own_device or found.device_authorization_url,
+            secret_in_body=credential.secret_in_body or found.secret_in_body,
         )
     card = _named(met)
     own = [url for url in (credential.token_url, own_authorization, own_device) if url is not None]
@@ -234,6 +236,12 @@ async def endpoints_of(
             raise AuthorizationFailed("Nobody says where tokens are to be had: give issuer=... or token_url=...")
         _check((card.metadata_url,), credential, home, named)
         found = await server.read_metadata(card.metadata_url)
+        found = msgspec.structs.replace(
+            found,
+            authorization_url=own_authorization or found.authorization_url,
+            device_authorization_url=own_device or found.device_authorization_url,
+            secret_in_body=credential.secret_in_body or found.secret_in_body,
+        )
         if origin_of(card.metadata_url) in named:
             return found  # its word is that of a server which the user has named
     else:

@@ -8,7 +8,6 @@ the origin that the card came from: that says that the card is its host's, uncha
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
@@ -19,6 +18,7 @@ import msgspec
 from yarl import URL
 
 from tieline.client.http import Http, Verify, shown
+from tieline.client.origin import is_this_machine
 from tieline.client.transport import NotServed, Timeouts
 from tieline.errors import A2AError, CardNotVerified
 from tieline.wire.canonical import NotCanonical
@@ -247,13 +247,6 @@ def _unsafe(url: URL) -> str:
         return "it is no https URL"
     if url.user is not None or url.password is not None:
         return "there is a user or password in it"
-    if url.scheme == "http" and not _is_loopback(url.host):
+    if url.scheme == "http" and not is_this_machine(url.host):
         return "anybody on the way could change them: it has to be https"
     return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

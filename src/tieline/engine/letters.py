@@ -5,6 +5,7 @@ Letters carry no truth: events and tasks are read from the store. One that gets 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -76,10 +77,17 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
     scopes: tuple[str, ...] = ()
     claims: bytes | None = None  # as JSON
     schemes: tuple[str, ...] = ()
+    trace: Mapping[str, str] = {}  # that the call is in, as headers
 
     @classmethod
     def of(
-        cls, message: Message, caller: Caller, metadata: Metadata | None, accepts: tuple[str, ...], named: bool
+        cls,
+        message: Message,
+        caller: Caller,
+        metadata: Metadata | None,
+        accepts: tuple[str, ...],
+        named: bool,
+        trace: Mapping[str, str],
     ) -> Hear:
         return cls(
             encode(message),
@@ -93,6 +101,7 @@ class Hear(msgspec.Struct, frozen=True, array_like=True, tag=True):
             tuple(caller.scopes),
             encode(caller.claims) if caller.claims else None,
             tuple(caller.schemes),
+            trace,
         )
 
     def read(self) -> tuple[Message, Caller, Metadata | None]:

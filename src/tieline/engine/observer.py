@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -15,6 +16,14 @@ PushOutcome = Literal["delivered", "retried", "given_up"]
 
 class EngineObserver(Protocol):
     """Each stretch of an agent's work is told twice: when it begins, and when the task rests or has ended."""
+
+    def carried(self) -> Mapping[str, str]:
+        """What tells another replica, which is to do something of this call, what it belongs to."""
+        ...
+
+    def taken_up(self, carried: Mapping[str, str]) -> None:
+        """What is done from here on, in this context, is part of a call to the replica that has `carried` this."""
+        ...
 
     def heard(self, run: Run) -> None:
         """A message for the run's agent has come in; what it leads to belongs to the request that is being answered."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import Context
 from typing import TypeVar, cast
 
 from msgspec.structs import replace
@@ -114,7 +115,8 @@ class Service(Upkeep):
         if self._ready:
             return
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
+            # In a context of its own: what lives on is no part of the call that is the first to need the service.
+            self._starting = asyncio.create_task(self._start(), context=Context())
         try:
             await asyncio.shield(self._starting)
         finally:
@@ -542,7 +544,8 @@ class Service(Upkeep):
             found.held += 1
             answer: Answer | None = None
             try:
-                answer = await self._ask(found, Hear.of(message, caller, request.metadata, accepts, named))
+                trace = {} if self.observer is None else self.observer.carried()
+                answer = await self._ask(found, Hear.of(message, caller, request.metadata, accepts, named, trace))
             finally:
                 found.held -= 1
                 if answer is None:
@@ -671,6 +674,8 @@ class Service(Upkeep):
                     await run.told()
                 return Answer(scope, task_id, question.number)
             heard = what.read() if isinstance(what, Hear) else None
+            if isinstance(what, Hear) and self.observer is not None:
+                self.observer.taken_up(what.trace)
             references: tuple[Task, ...] = ()
             if heard is not None and heard[0].reference_task_ids:
                 references = await self._references(scope, heard[0])

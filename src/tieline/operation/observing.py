@@ -15,7 +15,7 @@ import msgspec
 from tieline.engine.observer import PushOutcome
 from tieline.operation.logs import ACCESS
 from tieline.operation.requests import ObservedRequest, ObservedRun, at_work, current_request, serving, serving_no_more
-from tieline.operation.trace_context import current_ids
+from tieline.operation.trace_context import carried, current_ids
 from tieline.types import TaskState
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ class Observer:
                 request.status = message["status"]
             await send(message)
 
-        carried: Mapping[str, str] = {}
+        trace: Mapping[str, str] = {}
         if self._tracing is not None:
-            carried = _carried((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
-        await self._watch(request, carried, app(scope, receive, noted))
+            trace = _trace_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+        await self._watch(request, trace, app(scope, receive, noted))
 
     async def rpc(
         self,
@@ -104,11 +104,11 @@ class Observer:
         answer: Awaitable[T],
     ) -> T:
         """Answer a call over gRPC."""
-        return await self._watch(request, _carried(metadata) if self._tracing is not None else {}, answer)
+        return await self._watch(request, _trace_of(metadata) if self._tracing is not None else {}, answer)
 
-    async def _watch(self, request: ObservedRequest, carried: Mapping[str, str], answer: Awaitable[T]) -> T:
+    async def _watch(self, request: ObservedRequest, trace: Mapping[str, str], answer: Awaitable[T]) -> T:
         serves = serving(request)
-        token = None if self._tracing is None else self._tracing.request_begins(request, carried)
+        token = None if self._tracing is None else self._tracing.request_begins(request, trace)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -147,6 +147,15 @@ class Observer:
             )
 
     # --- agents at work -----------------------------------------------------------------------------------------------
+
+    def carried(self) -> Mapping[str, str]:
+        """See EngineObserver.carried."""
+        return {} if self._tracing is None else carried()
+
+    def taken_up(self, carried: Mapping[str, str]) -> None:
+        """See EngineObserver.taken_up."""
+        if self._tracing is not None:
+            self._tracing.taken_up(carried)
 
     def heard(self, run: Run) -> None:
         """See EngineObserver.heard."""
@@ -197,7 +206,7 @@ class Observer:
         return observed
 
 
-def _carried(headers: Iterable[tuple[str, Any]]) -> Mapping[str, str]:
+def _trace_of(headers: Iterable[tuple[str, Any]]) -> Mapping[str, str]:
     """What headers say of the trace that they come from; {} where that makes no sense (W3C Trace Context, §3.2, §3.3).
 
     There is one traceparent; several headers of tracestate are one list. A list that is too long is left out, which

@@ -72,15 +72,18 @@ class ObservedRequest:
         """It has ended: a task that has come of it is known now."""
         run, self.run = self.run, None
         if run is not None and run.state is not None:
-            self.task = run.task_id
-            self.context = run.context_id
+            self.concerns(run.task_id, run.context_id)
+
+    def concerns(self, task_id: str | None, context_id: str | None) -> None:
+        """These are its task and context, whose ids may be as long as callers like."""
+        self.task, self.context = (task_id or "")[:_CHARACTERS], (context_id or "")[:_CHARACTERS]
 
     def fields(self) -> dict[str, Any]:
         """What a record of the log says of it."""
         return {
             "agent": self.agent,
-            "task": self.task[:_CHARACTERS],
-            "context": self.context[:_CHARACTERS],
+            "task": self.task,
+            "context": self.context,
             "method": self.method,
             "dialect": self.dialect,
             "binding": self.binding,
@@ -97,8 +100,8 @@ class ObservedRun:
 
     def __init__(self, agent: str, task: str, context: str) -> None:
         self.agent = agent
-        self.task = task
-        self.context = context
+        self.task = task[:_CHARACTERS]  # callers of 0.1 name it, and all may name the context
+        self.context = context[:_CHARACTERS]
         self.began: float | None = None  # by perf_counter; None while the agent is not at work
         self.parent: Any = None  # the trace that the message which it works on came in
         self.span: Any = None
@@ -165,8 +168,7 @@ def named(value: Any, agent: str = "") -> None:
         request.agent = agent or request.agent
         message = getattr(value, "message", None)
         if message is not None:
-            request.task = message.task_id or ""
-            request.context = message.context_id or ""
+            request.concerns(message.task_id, message.context_id)
         else:
-            request.task = getattr(value, "id", "") or getattr(value, "task_id", "") or ""
-            request.context = getattr(value, "context_id", "") or ""
+            task_id = getattr(value, "task_id", None) or getattr(value, "id", None)
+            request.concerns(task_id, getattr(value, "context_id", None))

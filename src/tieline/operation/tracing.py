@@ -56,6 +56,11 @@ class Tracing:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
+    def taken_up(self, carried: Mapping[str, str]) -> None:
+        """What is done from here on, in this context, is part of the trace that these headers name."""
+        if "traceparent" in carried:
+            otel.attach(_propagator.extract(carried))
+
     def heard(self, run: ObservedRun) -> None:
         """What the message leads to that has come in belongs to the trace that the program is in."""
         run.parent = otel.get_current()

@@ -206,10 +206,12 @@ class GrpcServer:
         if auth is not None:
             found = auth.caller(_shown(context, self.address(context)))
             caller = found if isinstance(found, Caller) else await found
+        name = "" if meter is None else counted(caller, self.address(context))
+        if meter is not None:
+            meter.request(name)
+        if auth is not None:
             auth.permit(caller, operation)
         if meter is not None:
-            name = counted(caller, self.address(context))
-            meter.request(name)
             meter.operation(name, operation)
         return caller
 

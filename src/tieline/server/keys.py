@@ -142,16 +142,18 @@ class PublicKeys:
     async def _refresh(self) -> None:
         if self._fetching is None:
             self._fetching = asyncio.ensure_future(self._fetch())
-        fetching = self._fetching
+            self._fetching.add_done_callback(self._has_fetched)
         try:
-            await asyncio.shield(fetching)
+            await asyncio.shield(self._fetching)
         except KeysUnavailable as error:
             if time.monotonic() - self._fetched > _STALE_S:
                 raise
             log.warning("%s; the keys that were known before are used", error)
-        finally:
-            if fetching.done() and self._fetching is fetching:
-                self._fetching = None
+
+    def _has_fetched(self, fetching: asyncio.Task[None]) -> None:
+        self._fetching = None
+        if not fetching.cancelled():
+            fetching.exception()  # those who wait have it; there may be none any more
 
     async def _fetch(self) -> None:
         assert self._url is not None

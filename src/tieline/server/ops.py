@@ -161,7 +161,7 @@ async def _answer(writer: asyncio.StreamWriter, pages: Pages, what: str, number:
 
 
 class WorkerLink:
-    """The watching process's end of a link to one worker."""
+    """The watching process's end of a link to one worker. Made by `over`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.begun = False  # whether the worker has said that it answers requests
@@ -173,7 +173,7 @@ class WorkerLink:
 
     @classmethod
     async def over(cls, link: socket.socket) -> Self:
-        """The end `link` of a pair of sockets."""
+        """That end, which is one of a pair of sockets and this one's from here on."""
         return cls(*await asyncio.open_connection(sock=link))
 
     async def ready(self) -> str:

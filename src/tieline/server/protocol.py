@@ -21,7 +21,7 @@ _INVALID: Final = "Invalid HTTP request received."
 class Connection(HttpToolsProtocol):
     """One connection. `head_since`: the loop's time since which the head of a request is waited for."""
 
-    head_bytes: ClassVar[int] = 64 * 1024  # the target of the request, and names and values of its headers
+    head_bytes: ClassVar[int] = 64 * 1024  # the target of the request, names and values of its headers; its trailers
     head_count: ClassVar[int] = 256  # headers
     head_s: ClassVar[float] = 20.0
     body_s: ClassVar[float] = 30.0  # and a second more for each body_bytes_per_s that have come
@@ -32,6 +32,8 @@ class Connection(HttpToolsProtocol):
     body_since: float | None = None  # the same for the body
     _answered: float | None = None  # when the answer to the request whose body is coming was complete
     _bytes = 0  # of the head, or the body, so far
+    _beside = 0  # bytes that have come behind the last piece of the body: its trailers, above all
+    _had_body = False  # whether what has come last had some of the body in it
     _weighs = False  # whether the head that is coming may be too large
     _upgrades = False  # whether the head that has come offers another protocol
     _refusal = ""
@@ -49,6 +51,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._weighs = self._bytes + len(data) > _SMALL
+        self._had_body = False
         self._unset_keepalive_if_required()
         self._parse(data)
         if self.head_since is not None and self.parser is not None:  # there is more of it to come
@@ -57,6 +60,9 @@ class Connection(HttpToolsProtocol):
                 self._refuse_head(431, self._too_large)
         elif self.body_since is not None:
             self._bytes += len(data)
+            self._beside = 0 if self._had_body else self._beside + len(data)
+            if self._beside > self.head_bytes:
+                self._refuse_body(431, f"What stands behind the body has more than {self.head_bytes} bytes.")
 
     def _parse(self, data: bytes) -> None:
         """Have the parser read on, through requests that offer to change the protocol.
@@ -103,9 +109,14 @@ class Connection(HttpToolsProtocol):
             if self._refusal:
                 raise ValueError(self._refusal)  # ends the parser, and comes to send_400_response
         super().on_headers_complete()
-        self._bytes = 0
+        self.headers = []  # trailers are no headers (RFC 9110 §6.5.1): those of the request are complete
+        self._bytes = self._beside = 0
         self._answered = None
         self.body_since = self.loop.time()
+
+    def on_body(self, body: bytes) -> None:
+        self._had_body = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._upgrades:
@@ -141,12 +152,14 @@ class Connection(HttpToolsProtocol):
             now - self.body_since > self.body_s + self._bytes / self.body_bytes_per_s
             and not self.flow.read_paused  # else it is this server that is slow
         ):
-            # An answer that is due to an earlier request, or has begun, is not to be taken for this one.
-            due = self.cycle.response_started or bool(self.pipeline)
-            self._refuse(408, f"The body comes slower than {self.body_bytes_per_s} bytes a second.", due)
+            self._refuse_body(408, f"The body comes slower than {self.body_bytes_per_s} bytes a second.")
 
     def _refuse_head(self, status: int, words: str) -> None:
         self._refuse(status, words, self.cycle is not None and not self.cycle.response_complete)
+
+    def _refuse_body(self, status: int, words: str) -> None:
+        # An answer that is due to an earlier request, or has begun, is not to be taken for this one.
+        self._refuse(status, words, self.cycle.response_started or bool(self.pipeline))
 
     def _refuse(self, status: int, words: str, answer_due: bool) -> None:
         """Answer and hang up; while another answer is due, hang up alone."""

@@ -172,8 +172,7 @@ def serve(
         if public_url
         else f"{'http' if tls is None else 'https'}://{_in_url(host)}:{actual_port}"
     )
-    urls = [base + path for path in application.agents]
-    server = _Server(config, application, grpc, ops, urls, on_ready, on_drain, leave_s, drain_delay_s)
+    server = _Server(config, application, grpc, ops, base, on_ready, on_drain, leave_s, drain_delay_s)
     try:
         server.run(sockets=[listening])
     finally:
@@ -271,7 +270,7 @@ class _Server(WatchedServer):
         application: App,
         grpc: _Grpc | None,
         ops: _Ops | None,
-        urls: Sequence[str],
+        url: str,
         on_ready: Callable[[Sequence[str]], None] | None,
         on_drain: Callable[[int], None] | None,
         leave_s: float | None,
@@ -282,7 +281,7 @@ class _Server(WatchedServer):
         self._app = application
         self._grpc = grpc
         self._ops = ops
-        self._urls = urls
+        self._url = url  # of the app, without a slash at the end
         self._on_ready = on_ready
         self._on_drain = on_drain
         self._leave_s = leave_s
@@ -311,20 +310,22 @@ class _Server(WatchedServer):
             for each in sockets or ():
                 begin_to_listen(each)
             if self._grpc is not None:
-                await self._grpc.start(self._urls[0])
+                await self._grpc.start(self._url)
         except StoreError as error:
             self.failure = error
         except CannotServe as error:
             self.failure = error
             await self._app.close()
         if self.failure is not None:
-            self.should_exit = True
+            if self._ops is not None:
+                await self._ops.stop()
+            self.should_exit = True  # and there is no shutdown of what has not started
             return
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # what is there now lives as long as the process: the collector need not look at it again
         if self._on_ready is not None and self.started:
-            self._on_ready(self._urls)
+            self._on_ready([self._url + path for path in self._app.agents])
 
     async def _opened(self) -> bool:
         """Open the app, for as long as no signal comes: a store that does not answer may be waited for for long."""
@@ -338,10 +339,6 @@ class _Server(WatchedServer):
         return True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.failure is not None:
-            if self._ops is not None:
-                await self._ops.stop()
-            return
         self._app.leave()
         if self._grpc is not None:
             await self._grpc.server.leave()

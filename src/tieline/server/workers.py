@@ -146,7 +146,6 @@ class _Parent:
             from tieline.server.ops import WorkerLink
 
             ours, theirs = socket.socketpair()
-            ours.setblocking(False)
             handed.append(theirs.fileno())
             if (before := self._links.pop(number, None)) is not None:
                 before.close()

@@ -51,6 +51,12 @@ def test_every_call_carries_the_credential_of_the_scheme_in_the_card(guarded: Gu
 
 
 @every_binding
+def test_a_user_and_a_password_in_the_url_go_with_calls_however_they_are_made(guarded: Guarded, transport: str) -> None:
+    agent = guarded.agent("basic")
+    run(spoken(agent.url.replace("://", "://ada:open%20sesame@"), transport=transport))
+
+
+@every_binding
 @pytest.mark.parametrize("scenario", FIXED)
 def test_a_credential_goes_where_the_card_says(guarded: Guarded, transport: str, scenario: str) -> None:
     agent = guarded.agent(scenario)

@@ -88,6 +88,47 @@ def test_a_code_is_good_for_nothing_without_the_verifier_of_who_asked_for_it(
     assert asked(f"{provider.issuer}/token", again)[1]["error"] == "invalid_grant"
 
 
+def test_a_user_is_not_sent_to_a_server_without_pkce(guarded: Guarded, provider: OidcProvider) -> None:
+    async def test() -> None:
+        browser = Browser()
+        provider.configure(metadata={"code_challenge_methods_supported": ["plain"]})
+        credential = by_browser(browser, issuer=provider.issuer)
+        async with connect(guarded.agent("browser").url, credentials=credential) as peer:
+            with pytest.raises(AuthorizationFailed, match="does not speak PKCE with S256"):
+                await peer.list()
+        assert browser.urls == []
+
+    run(test())
+
+
+def test_connections_that_a_browser_only_holds_ready_are_not_waited_for(
+    guarded: Guarded, provider: OidcProvider
+) -> None:
+    async def test() -> None:
+        browser = Browser()
+        spare: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+        async def visit(url: str) -> None:
+            back = URL(URL(url).query["redirect_uri"])
+            spare.append(await asyncio.open_connection(back.host, back.port))
+            browser(url)
+
+        visits: list[asyncio.Task[None]] = []
+        credential = AuthorizationCode(
+            client_id="desktop",
+            issuer=provider.issuer,
+            open_url=lambda url: visits.append(asyncio.get_running_loop().create_task(visit(url))),
+        )
+        async with connect(guarded.agent("browser").url, credentials=credential) as peer:
+            await peer.list()
+        ((reader, writer),) = spare
+        async with asyncio.timeout(5):  # half of what the listener waits for a request
+            assert await reader.read() == b""
+        writer.close()
+
+    run(test())
+
+
 def test_a_confidential_client_shows_its_secret_to_the_token_endpoint_alone(
     guarded: Guarded, provider: OidcProvider
 ) -> None:

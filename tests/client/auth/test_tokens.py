@@ -232,7 +232,6 @@ def test_a_refresh_token_that_is_refused_is_an_error_that_names_the_reason_and_n
         ({"token_type": "DPoP"}, "of a type that is not spoken here"),
         ({"metadata": {"token_endpoint": None}}, "is not the discovery document"),
         ({"metadata": {"token_endpoint": "http://login.example/token"}}, "has to be https"),
-        ({"metadata": {"code_challenge_methods_supported": ["plain"]}}, "does not speak PKCE with S256"),
         ({"issuer": "https://evil.example"}, "is that of https://evil.example, and not of http://127.0.0.1"),
     ],
 )
@@ -290,6 +289,39 @@ def test_a_secret_with_signs_reaches_the_server_as_it_is_also_where_it_is_wanted
                 with pytest.raises(AuthorizationFailed, match="unauthorized_client"):  # and not invalid_client
                     await peer.ask("hi")
             assert ("client_secret" in provider.requests("/token")[-1]["form"]) is (methods == ["client_secret_post"])
+
+    run(test())
+
+
+@pytest.mark.parametrize("scenario", ["machine", "metadata"])
+def test_a_secret_goes_into_the_form_where_its_owner_says_so_though_the_server_names_other_ways(
+    guarded: Guarded, provider: OidcProvider, scenario: str
+) -> None:
+    named: dict[str, Any] = {"issuer": None} if scenario == "metadata" else {}
+    credential = machine(provider, secret_in_body=True, **named)
+    run(spoken(guarded.agent(scenario).url, credentials=credential, trust=provider.issuer))
+    assert provider.requests("/token")[0]["form"]["client_secret"] == "machine-secret"
+
+
+def test_a_server_without_pkce_gives_tokens_to_programs(guarded: Guarded, provider: OidcProvider) -> None:
+    provider.configure(metadata={"code_challenge_methods_supported": ["plain"]})
+    run(spoken(guarded.agent("machine").url, credentials=machine(provider)))
+
+
+def test_a_token_that_cannot_be_kept_is_used_all_the_same_by_the_next_call(
+    guarded: Guarded, provider: OidcProvider
+) -> None:
+    class Full(Kept):
+        def save(self, tokens: TokenSet) -> None:
+            raise OSError("the disk is full")
+
+    async def test() -> None:
+        credential = machine(provider, kept=Full([]))
+        async with connect(guarded.agent("machine").url, credentials=credential) as peer:
+            with pytest.raises(OSError, match="disk"):
+                await peer.list()
+            await peer.list()
+        assert len(provider.grants()) == 1
 
     run(test())
 

@@ -45,7 +45,8 @@ class Auth:
     Every argument is a way to authenticate, of which a caller needs one; schemes that are needed at the same time are
     put `Together`. `scopes`: which scopes a caller needs for an operation, by its name in A2A 1.0; "*" is all others.
 
-    What was found valid is remembered, by a keyed hash, until it expires or its file or keys change.
+    What was found valid is remembered until it expires or its file or keys change: by a keyed hash, and where a bearer
+    token is the only way in by the header that it came in, too.
     """
 
     def __init__(
