@@ -15,7 +15,7 @@ from tests.deploy.agents import Gate, Seen, echo, stepping
 from tests.deploy.nginx import Nginx
 from tests.interop.processes import ROOT
 from tests.server.raw import A2A_JSON, JSON, Pairs, Wire, in_loop, request, serve
-from tieline import Limits, Part, Task, TaskArtifactUpdateEvent, app, connect
+from tieline import Limits, Part, Task, TaskArtifactUpdateEvent, Telemetry, app, connect
 from tieline.errors import BodyTooLarge, Overloaded, TaskInDoubt
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
@@ -114,6 +114,14 @@ async def test_headers_that_only_a_proxy_may_set_do_not_come_through_from_a_call
         assert seen.last("x-forwarded-for") == ["127.0.0.1"]
         assert not [name for name, _ in seen.headers[-1] if "client" in name]
         assert not any("evil" in value or "192.0.2.1" in value for _, value in seen.headers[-1])
+
+
+@in_loop
+async def test_metrics_beside_the_agents_are_not_for_callers() -> None:
+    async with serve(app(echo, telemetry=Telemetry(metrics=True))) as port:
+        with Nginx([port]) as nginx:
+            assert (await request(port, "GET", "/metrics")).status == 200
+            assert (await request(nginx.port, "GET", "/metrics")).status == 404
 
 
 # --- calls and streams ------------------------------------------------------------------------------------------------

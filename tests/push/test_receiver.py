@@ -510,6 +510,19 @@ async def test_duplicates_are_acknowledged_and_forgotten_also_when_they_come_at_
 
 
 @in_loop
+async def test_senders_whose_keys_are_the_same_lose_no_notification() -> None:
+    def done(task_id: str) -> dict[str, Any]:
+        return {"task": {"id": task_id, "status": {"state": "TASK_STATE_COMPLETED"}}}
+
+    receiver = WebhookReceiver(anyone=True)
+    async with hook(receiver) as at:
+        with taking(receiver) as taken:
+            for task_id in ("one", "two", "one"):
+                assert await at.post(done(task_id), with_key("1")) == 200
+        assert [(notification.task_id, notification.key) for notification in taken] == [("one", "1"), ("two", "1")]
+
+
+@in_loop
 async def test_what_was_handed_over_is_remembered_for_a_time_and_up_to_a_number() -> None:
     for options, again in (({"remember_s": 0.0}, 2), ({"remembered": 1}, 2), ({"remembered": 2}, 1)):
         receiver = WebhookReceiver(anyone=True, **options)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-__all__ = ["Kind", "kind_of", "read_address"]
+__all__ = ["Kind", "is_loopback", "kind_of", "read_address"]
 
 Address = IPv4Address | IPv6Address
 
@@ -28,6 +28,7 @@ class Kind(Enum):
     RESERVED = "reserved"
 
 
+_LOOPBACK_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _PRIVATE_4: Final = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
 _RESERVED_4: Final = tuple(map(ip_network, ("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15")))
 _UNIQUE_LOCAL: Final = IPv6Network("fc00::/7")
@@ -35,6 +36,14 @@ _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _RESERVED_6: Final = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
 _IPV4_BITS: Final = 0xFFFFFFFF
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its very name: `localhost`, one below it, or an address, also in brackets."""
+    if host.lower() in _LOOPBACK_NAMES or host.lower().endswith(".localhost"):
+        return True
+    address = read_address(host.removeprefix("[").removesuffix("]"))
+    return address is not None and kind_of(address) is Kind.LOOPBACK
 
 
 def read_address(text: str) -> Address | None:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec.structs import force_setattr
 
-from tieline.engine.addresses import Address, Kind, kind_of, read_address
+from tieline.engine.addresses import Address, Kind, is_loopback, kind_of, read_address
 
 __all__ = ["Guard", "Target", "target_of"]
 
@@ -26,7 +26,6 @@ _HOST: Final = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
 )
 _NUMBER: Final = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z")
-_LOOPBACK_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _VISIBLE_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -111,9 +110,8 @@ def _checked(guard: Guard, url: str) -> Target:
     if target.address is not None:
         reason = guard.refusal(target, (target.address,))
     else:
-        name = target.host in _LOOPBACK_NAMES or target.host.endswith(".localhost")
         reason = guard.not_listed(target)
-        if reason is None and name and not guard.allow_loopback:
+        if reason is None and not guard.allow_loopback and is_loopback(target.host):
             reason = _is_not_public(Kind.LOOPBACK)
     if reason is not None:
         raise ValueError(reason)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from tieline.card import JWKS_PATH, WELL_KNOWN_PATH, AgentInterface
+from tieline.engine.addresses import is_loopback
 from tieline.engine.agent import Agent
 from tieline.engine.cursor import Cursor
 from tieline.engine.push import Push
@@ -85,11 +86,13 @@ class App:
         card_signer: CardSigner | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        if card_signer is not None and public_url is None and (allowed_hosts is None or trust_forwarded):
-            # Who asks chooses the host: a signed card that sends callers to a host of theirs is what they would want.
+        self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
+        here = self._allowed_hosts is not None and all(map(is_loopback, self._allowed_hosts)) and not trust_forwarded
+        if card_signer is not None and public_url is None and not here:
+            # Who asks chooses the host and its port: a signed card that sends callers there is what they would want.
             raise ValueError(
-                "signed cards need a public_url, or allowed_hosts without trust_forwarded: the URLs in them would"
-                " otherwise be whatever a request names"
+                "signed cards need a public_url: the URLs in them would otherwise be whatever a request names"
+                " (hosts allowed are not of this machine alone)"
             )
         self.store = store
         self.push = push
@@ -109,7 +112,6 @@ class App:
         self.max_body_bytes = max_body_bytes
         self._keep_alive_s = keep_alive_s
         self.strict = strict
-        self._allowed_hosts = None if allowed_hosts is None else frozenset(host.lower() for host in allowed_hosts)
         self._hosts_seen: set[bytes] = set()  # spellings that have been found allowed
         self._cors_headers = _CORS_HEADERS + b"".join(
             b", " + name for name in (auth.headers if auth is not None else ())
@@ -494,7 +496,7 @@ def app(
         rates: How much each caller may ask for.
         push: That the agents send push notifications, and how; None: they do not.
         card_signer: Signs the cards; the public key is served at `/.well-known/jwks.json`, which the signatures name
-            unless the signer has another `key_url`. Wants a `public_url`, or `allowed_hosts`.
+            unless the signer has another `key_url`. Wants a `public_url`, or `allowed_hosts` of this machine alone.
         telemetry: What the app tells of itself: traces, metrics, a log of requests. None is nothing.
 
     Raises:

@@ -76,7 +76,7 @@ class Connection(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 return
             except HttpParserError:
-                self.logger.warning(_INVALID)
+                self.logger.info(_INVALID)  # a caller's fault, and as many as it likes
                 self.send_400_response(_INVALID)
                 return
             except HttpParserUpgrade as stopped:

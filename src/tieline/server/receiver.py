@@ -63,7 +63,8 @@ class WebhookReceiver:
 
     A sender hears 2xx when its notification was handed over: taken by an iterator, or by `handler`, whose return is
     awaited; a handler that raises is a 500, and the sender tries again. What was handed over and comes again is
-    answered with 2xx and forgotten, where an Idempotency-Key or the id of a signature tells that it is the same.
+    answered with 2xx and forgotten, where an Idempotency-Key, for the same task, or the id of a signature tells that it
+    is the same.
 
     Args:
         handler: Takes each notification, several at a time; without it, iterate.
@@ -192,7 +193,7 @@ class WebhookReceiver:
         # A header can be changed where a signature cannot, and a signature is made anew where a header is not.
         signature_id = signed.id if signed is not None else None
         key = headers.get(b"idempotency-key", b"").decode("latin-1").strip('" ') or signature_id
-        marks = [_mark("key", key)] if key else []
+        marks = [_mark("key", f"{task_id!r} {key}")] if key else []  # two senders may both count from 1
         if signed is not None and signature_id:
             marks.append(_mark("jti", f"{signed.issuer} {signature_id}"))
         told = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}

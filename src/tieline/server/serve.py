@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from tieline.engine.addresses import is_loopback
 from tieline.engine.agent import Agent, slug_of
 from tieline.engine.push import Push
 from tieline.engine.service import Limits
@@ -416,7 +416,7 @@ def _no_address(host: str, port: int, option: str, error: Exception) -> CannotSe
 def _hosts(host: str, public_url: str | None, allowed: Iterable[str], trust_forwarded: bool) -> frozenset[str] | None:
     """The host names to answer for; None is any."""
     named = set(allowed)
-    if not named and (trust_forwarded or not _is_loopback(host)):
+    if not named and (trust_forwarded or not is_loopback(host)):
         return None
     if public_url is not None and (name := urlsplit(public_url).hostname):
         named.add(name)
@@ -427,13 +427,6 @@ def _service_name(application: App) -> str:
     """What traces call the server, unless OTEL_SERVICE_NAME does: the agent's name where there is one agent."""
     agents = list(application.agents.values())
     return slug_of(agents[0].name) if len(agents) == 1 else "tieline"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def http_url(host: str, port: int) -> str:
