@@ -17,8 +17,8 @@ from tieline.client.credentials import Bearer
 from tieline.errors import AuthenticationRequired, UnsupportedOperation
 from tieline.server import auth
 from tieline.server.auth.tokens import make_token, write_tokens
+from tieline.signing_keys import new_private_key
 from tieline.wire.signing import SignatureState
-from tieline.wire.signing_keys import new_private_key
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
 

@@ -20,8 +20,8 @@ from tests.client.serving import served
 from tieline import CardCache, CardSigner, Timeouts, app, connect
 from tieline.client.verification import CardVerification
 from tieline.errors import CardNotVerified
+from tieline.signing_keys import new_private_key
 from tieline.types import encode
-from tieline.wire.signing_keys import new_private_key
 
 SIGNER = CardSigner(new_private_key(), key_id="k1")
 OTHER = CardSigner(new_private_key("EdDSA"), key_id="k2")
@@ -373,7 +373,7 @@ def test_without_the_extra_a_signed_card_is_unverifiable_and_says_what_to_instal
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("unverifiable It cannot be checked here: signed cards need the extra `auth`")
+    assert done.stdout.startswith("unverifiable It cannot be checked here: signatures need the extra `auth`")
 
 
 def test_calling_an_agent_whose_card_is_not_signed_loads_no_cryptography() -> None:

@@ -21,7 +21,7 @@ from tests.server.agents import worker
 from tests.server.raw import in_loop, serve
 from tieline import CardSigner
 from tieline.errors import CardNotVerified
-from tieline.wire.signing_keys import new_private_key
+from tieline.signing_keys import new_private_key
 
 PRIVATE = new_private_key()
 SIGNER = CardSigner(PRIVATE, key_id="k1")

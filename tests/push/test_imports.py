@@ -32,4 +32,4 @@ def test_extra_that_is_missing_is_named(module: str) -> None:
     code = f"import sys; sys.modules['joserfc'] = None\nimport {module}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert run.returncode == 1
-    assert "Signed webhooks need: pip install 'tieline[auth]'" in run.stderr
+    assert "signatures need the extra `auth`: pip install 'tieline[auth]'" in run.stderr

@@ -387,7 +387,7 @@ def shown(wrong: str, signer: Signer, folder: Path) -> dict[str, str]:
     if wrong == "another task":
         return signed(signer, task_id="other")
     token = signer.sign(BODY, url=AUDIENCE, task_id="t", key="k")
-    key = signer._key
+    key = signer._key._key
     claims = jwt.decode(token, key).claims
     header = {"alg": "ES256", "kid": signer.public_keys()["keys"][0]["kid"]}
     now = int(time.time())

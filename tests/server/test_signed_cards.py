@@ -14,8 +14,8 @@ import tieline
 from tests.server.agents import replier, worker
 from tests.server.raw import Pairs, Reply, asgi, in_loop, request, serve
 from tieline import AgentExtension, App, CardSigner
+from tieline.signing_keys import new_private_key, public_keys
 from tieline.wire.signing import SignatureState, check_signatures
-from tieline.wire.signing_keys import new_private_key, public_keys
 
 CARD, OLD_CARD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 KEYS = "/.well-known/jwks.json"

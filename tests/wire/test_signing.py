@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 
 from tests.wire.examples import CARD as SAMPLE
 from tests.wire.strategies import FIXED
+from tieline.signing_keys import ALGORITHMS, InvalidKey, PublicKey, new_private_key, public_keys
 from tieline.wire.canonical import NotCanonical
 from tieline.wire.signed import MOST_CARD_BYTES
 from tieline.wire.signing import CardSigner, SignatureCheck, SignatureState, check_signatures
-from tieline.wire.signing_keys import ALGORITHMS, InvalidKey, PublicKey, new_private_key, public_keys
 
 Json = dict[str, Any]
 NOW_S = 1_800_000_000.0

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from tests.wire.test_cards import CARD, PLAIN, SCHEMES, oauth
 from tieline.card import AgentCapabilities, AgentCard, AgentExtension, ClientCredentialsOAuthFlow
+from tieline.signing_keys import ALGORITHMS, new_private_key, public_keys
 from tieline.wire.cards import JOINT, read, write
 from tieline.wire.signing import CardSigner, SignatureState, check_signatures
-from tieline.wire.signing_keys import ALGORITHMS, new_private_key, public_keys
 
 EXTENSION = AgentExtension("https://x.example/v1", "X", True, {"a": [None, 0.5, 2**53 - 1, "", {}], "é": 1e-7})
 CAPABILITIES = AgentCapabilities(True, False, (EXTENSION,), False)

@@ -152,7 +152,7 @@ def signed_fields(verification: CardVerification) -> list[tuple[str, str]]:
 def keygen(context: click.Context, file: str, alg: str, public: str | None, kid: str | None) -> int:
     """Make a private key to sign cards with, in FILE (PEM), which only you can read."""
     try:
-        from tieline.wire.signing_keys import new_private_key
+        from tieline.signing_keys import new_private_key
     except ImportError as error:
         raise CliError(CARD_NOT_SIGNED, f"{error}.") from None
     output = output_of(context)

@@ -26,7 +26,7 @@ from tieline.wire.signed import MOST_CARD_BYTES, SignatureHeader, load_card, sig
 from tieline.wire.signing import SignatureCheck, SignatureState, check_signatures
 
 if TYPE_CHECKING:
-    from tieline.wire.signing_keys import PublicKey
+    from tieline.signing_keys import PublicKey
 
 __all__ = ["CardVerification", "KeySource", "Trust", "refusal", "satisfies", "unsigned", "verified"]
 
@@ -145,7 +145,7 @@ async def _keys(
 
     Raises ImportError without the extra; ValueError and OSError for a file.
     """
-    from tieline.wire.signing_keys import public_keys
+    from tieline.signing_keys import public_keys
 
     keys: list[PublicKey] = []
     notes: list[str] = []

@@ -13,11 +13,11 @@ try:
 
     from tieline.server.keys import PublicKeys
 except ImportError as error:  # pragma: no cover
-    raise ImportError(f"Signed webhooks need: pip install 'tieline[auth]' ({error})") from error
+    raise ImportError(f"signatures need the extra `auth`: pip install 'tieline[auth]' ({error})") from error
 
 __all__ = ["NotSigned", "Signed", "Verifier"]
 
-_ALGORITHMS: Final = ("RS256", "ES256", "PS256", "RS384", "ES384", "PS384", "RS512", "ES512", "PS512")
+_ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "PS256", "RS384", "ES384", "PS384", "RS512", "ES512", "PS512")
 _AGE_S: Final = 300.0
 _SKEW_S: Final = 60.0
 _TOKEN_CHARACTERS: Final = 16_384

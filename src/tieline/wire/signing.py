@@ -26,7 +26,7 @@ from tieline.wire.signed import (
 )
 
 if TYPE_CHECKING:
-    from tieline.wire.signing_keys import PrivateKey, PublicKey
+    from tieline.signing_keys import PrivateKey, PublicKey
 
 __all__ = ["CardSigner", "SignatureCheck", "SignatureState", "check_signatures"]
 
@@ -74,7 +74,7 @@ class CardSigner:
     def __init__(
         self, key: bytes, *, key_id: str | None = None, algorithm: str | None = None, key_url: str | None = None
     ) -> None:
-        from tieline.wire.signing_keys import PrivateKey
+        from tieline.signing_keys import PrivateKey
 
         self._key: PrivateKey = PrivateKey(key, key_id=key_id, algorithm=algorithm)
         self.key_url = key_url

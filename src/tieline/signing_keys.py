@@ -1,4 +1,4 @@
-"""Keys that agent cards are signed and verified with: read from PEM, JWK and JWK sets (RFC 7517), and put to use.
+"""Keys that cards and webhooks are signed with, and cards verified: read from PEM, JWK and JWK sets (RFC 7517).
 
 They are of elliptic curve P-256 (ES256), Ed25519 (EdDSA) or RSA (RS256, PS256). A signature by a shared secret says
 nothing to those who do not have it, and one by `none` nothing at all: neither is made or believed.
@@ -21,7 +21,7 @@ try:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
     from joserfc.jws import JWSRegistry
 except ImportError as error:
-    raise ImportError(f"signed cards need the extra `auth`: pip install 'tieline[auth]' ({error})") from None
+    raise ImportError(f"signatures need the extra `auth`: pip install 'tieline[auth]' ({error})") from None
 
 from tieline.types import encode
 
