@@ -445,12 +445,16 @@ class CredentialsUnfit(PeerError):
 
 
 class OriginNotTrusted(PeerError):
-    """Credentials would have left the origin that they are for; nothing was sent. `origin` is where they would go."""
+    """Credentials would have left the origin that they are for; nothing was sent.
+
+    `origin` is where they would go, `fault` the message without what a program can do about it.
+    """
 
     reason = "ORIGIN_NOT_TRUSTED"
 
-    def __init__(self, message: str, *, origin: str) -> None:
-        super().__init__(message, metadata={"origin": origin})
+    def __init__(self, fault: str, remedy: str = "", *, origin: str) -> None:
+        super().__init__(f"{fault} {remedy}".rstrip(), metadata={"origin": origin})
+        self.fault = fault
         self.origin = origin
 
 

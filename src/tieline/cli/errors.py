@@ -107,7 +107,7 @@ def _local(error: a2a.PeerError, message: str) -> tuple[str, str]:
     if isinstance(error, a2a.CardNotVerified):
         return CARD_NOT_VERIFIED, message
     if isinstance(error, a2a.OriginNotTrusted):
-        return CARD_INVALID, message.partition(" If they should")[0].partition(" If it should")[0]
+        return CARD_INVALID, error.fault
     if isinstance(error, a2a.CredentialsUnfit):
         return CREDENTIALS_MISSING, message
     if isinstance(error, a2a.AuthenticationRequired | a2a.AuthorizationFailed):

@@ -107,14 +107,13 @@ def pinned(
         raise OriginNotTrusted(
             f"The card names {first.url[:200]!r}, which is no URL: nothing was sent there.", origin=""
         )
-    how = f'trust it by name: trust=("{name}",)'
+    remedy = f'If they should, trust it by name: trust=("{name}",).'
     if home is not None and not _at_home(first, home):
         raise OriginNotTrusted(
-            f"The card of {home} sends you to {name}: credentials do not go to another origin. If they should, {how}.",
-            origin=name,
+            f"The card of {home} sends you to {name}: credentials do not go to another origin.", remedy, origin=name
         )
     raise OriginNotTrusted(
-        f"Credentials would go to {name} unencrypted, where others can read them. If they should, {how}.", origin=name
+        f"Credentials would go to {name} unencrypted, where others can read them.", remedy, origin=name
     )
 
 

@@ -34,6 +34,7 @@ from tieline.client.credentials import (
 )
 from tieline.client.discovery import card_urls, without_user
 from tieline.client.origin import origin_of
+from tieline.errors import AuthorizationFailed
 
 if TYPE_CHECKING:
     from tieline.client.vault import Vault
@@ -48,7 +49,7 @@ _LOCK_S: Final = 30.0
 _LOOK_S: Final = 0.05
 
 
-class SavedFault(Exception):
+class SavedFault(AuthorizationFailed):
     """Credentials cannot be read or kept; the sentence says why, and nothing of them."""
 
 

@@ -293,7 +293,8 @@ def _check(urls: Sequence[str], credential: OAuthCredential, home: frozenset[str
             continue
         what = "The secret" if credential.client_secret is not None else "The sign-in"
         raise OriginNotTrusted(
-            f"{what} would go to {origin}, which only the card names. If it should, give"
-            f' token_url="{URL(url).with_query(None)}" or issuer=..., or trust it by name: trust=("{origin}",).',
+            f"{what} would go to {origin}, which only the card names.",
+            f'If it should, give token_url="{URL(url).with_query(None)}" or issuer=...,'
+            f' or trust it by name: trust=("{origin}",).',
             origin=origin,
         )
