@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.behaviour.failing_store import FailingStore
-from tests.push.hooks import hook, push, state_of, status
+from tests.push.hooks import Hook, hook, push, state_of, status
 from tests.push.receiving import OK, Post, receiver
 from tests.server.raw import in_loop
 from tieline import Agent, Caller, TaskPushNotificationConfig, TaskState, Turn, agent
@@ -38,6 +39,7 @@ from tieline.types import (
 from tieline.wire.payloads import payload_of
 
 SCOPE = "0:/0:/"
+PATIENT = {"first_pause_s": 60, "longest_pause_s": 60}  # what has failed waits until its server is closed
 
 
 @agent(name="Talker", description="Says so many words.")
@@ -92,6 +94,12 @@ async def over(made: Service) -> None:
     await holds(lambda: not deliveries(made))
 
 
+async def tried(at: Hook, made: Service, before: int) -> None:
+    """Wait for a POST behind the first so many, and until its delivery waits, or is over."""
+    await at.until(lambda: len(at.posts) > before)
+    await holds(lambda: all(each.waiting for each in deliveries(made)))
+
+
 async def kept(made: Service, task_id: str) -> Webhook:
     (webhook,) = await made.store.webhooks(SCOPE, task_id)
     return webhook
@@ -114,6 +122,12 @@ class Forgetful(FailingStore):
             self.inner.delivered(webhook, after)
             future.set_result(None)
         return future
+
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        if self.noting_fails:
+            self.failures += 1
+            raise StoreError("the disk is full")
+        return self.inner.failing(webhook, after, at)
 
 
 @in_loop
@@ -230,6 +244,79 @@ async def test_receiver_that_asks_for_more_patience_than_there_is_is_asked_once_
         told_ = await at.until_told("COMPLETED")
         assert [one.number for one in told_] == list(range(1, len(told_) + 1))
         assert await made.webhooks.dead() == ()
+
+
+@in_loop
+async def test_receiver_that_fails_for_long_is_given_up_though_no_server_lives_that_long(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:{tmp_path / 'tasks.db'}")
+    async with hook(lambda post: status(503)) as at:
+        async with service(talker, push(give_up_s=1, **PATIENT), store) as made:
+            task = await told(made, "1", at.url)
+            await tried(at, made, 0)
+        while (await kept(made, task.id)).dead is None:
+            before = len(at.posts)
+            async with service(talker, push(give_up_s=1, **PATIENT), store) as made:
+                await tried(at, made, before)
+        async with service(talker, push(give_up_s=3600), store) as made:
+            assert made.webhooks is not None
+            assert await made.webhooks.replay(task.id) == 1
+            before = len(at.posts)
+            await at.until(lambda: len(at.posts) > before + 1)
+            assert (await kept(made, task.id)).dead is None, "it is tried as long as a new one"
+    await store.close()
+
+
+@in_loop
+async def test_what_was_delivered_ends_the_streak_of_failures() -> None:
+    async with hook(lambda post: status(503)) as at, service(talker, push(), MemoryStore()) as made:
+        task = await told(made, "2", at.url)
+        while (await kept(made, task.id)).failing is None:  # noqa: ASYNC110 - it is noted in a moment
+            await asyncio.sleep(0.005)
+        at.answer = lambda post: OK
+        await at.until_told("COMPLETED")
+        await over(made)
+        assert (await kept(made, task.id)).failing is None
+
+
+@pytest.mark.parametrize("days", [-1000, 1000])
+@in_loop
+async def test_clock_that_has_jumped_costs_no_try(days: int) -> None:
+    store = open_store("memory")
+    async with hook(lambda post: status(503)) as at:
+        async with service(talker, push(**PATIENT), store) as made:
+            task = await told(made, "2", at.url)
+            await tried(at, made, 0)
+        failing = (await kept(made, task.id)).failing
+        assert failing is not None
+        await store.set_webhook(replace(await kept(made, task.id), failing=failing + days * 24 * 3600 * 1_000_000), 10)
+        before = len(at.posts)
+        async with service(talker, push(), store) as made:
+            if days > 0:  # it was set back
+                await at.until(lambda: len(at.posts) > before + 3)
+                assert (await kept(made, task.id)).dead is None
+            else:
+                await over(made)
+                assert len(at.posts) == before + 1
+                assert made.webhooks is not None
+                assert await made.webhooks.replay(task.id) == 1
+            at.answer = lambda post: OK
+            await at.until_told("COMPLETED")
+
+
+@in_loop
+async def test_store_that_is_away_when_a_receiver_begins_to_fail_holds_up_no_try_and_hears_of_it_later() -> None:
+    store = Forgetful()
+    store.noting_fails = True
+    async with hook(lambda post: status(503)) as at, service(talker, push(), store) as made:
+        task = await told(made, "2", at.url)
+        await holds(lambda: store.failures > 1)
+        before = len(at.posts)
+        await at.until(lambda: len(at.posts) > before + 2)
+        store.noting_fails = False
+        while (await kept(made, task.id)).failing is None:  # noqa: ASYNC110 - with one of the next failures
+            await asyncio.sleep(0.005)
+        at.answer = lambda post: OK
+        await at.until_told("COMPLETED")
 
 
 @in_loop
