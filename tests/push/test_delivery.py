@@ -29,6 +29,7 @@ from tieline.ids import new_id
 from tieline.stores import MemoryStore, Store, open_store
 from tieline.stores.base import Keep, Retention, StoreError, Webhook
 from tieline.types import (
+    GetTaskRequest,
     Message,
     Part,
     Role,
@@ -385,6 +386,145 @@ async def test_webhook_that_is_dropped_while_the_store_is_asked_for_it_is_not_ta
         await answering
         await over(made)
         assert len(at.posts) == 4
+
+
+class Deliberate(FailingStore):
+    """Whatever has to do with webhooks and tasks takes it a few turns of the loop, before and behind what it does."""
+
+    async def _turns(self) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def get(self, scope: str, task_id: str) -> Any:
+        await self._turns()
+        return await super().get(scope, task_id)
+
+    async def webhooks(self, scope: str, task_id: str) -> Any:
+        await self._turns()
+        return await super().webhooks(scope, task_id)
+
+    async def set_webhook(self, webhook: Webhook, limit: int) -> bool:
+        await self._turns()
+        kept = await super().set_webhook(webhook, limit)
+        await self._turns()
+        return kept
+
+    async def drop_webhook(self, scope: str, task_id: str, id: str) -> bool:
+        await self._turns()
+        dropped = await super().drop_webhook(scope, task_id, id)
+        await self._turns()
+        return dropped
+
+    def hear(self, key: bytes, task_id: str, at: int) -> Any:
+        return asyncio.ensure_future(self._hear(key, task_id, at))
+
+    async def _hear(self, key: bytes, task_id: str, at: int) -> Any:
+        await self._turns()
+        return self.inner.hear(key, task_id, at)
+
+
+async def settled(made: Service) -> None:
+    """Wait until what calls have left to be done with webhooks is done."""
+    assert made.webhooks is not None
+    while made.webhooks._tasks:
+        await asyncio.wait(made.webhooks._tasks)
+
+
+async def cancelled(sending: asyncio.Task[Any], turns: int) -> bool:
+    """Let a call go on for so many turns of the loop, and cancel it. False: it was through."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.wait([sending])
+    return sending.cancelled()
+
+
+def said(task: Task, message_id: str) -> bool:
+    return any(message.message_id == message_id for message in task.history or ())
+
+
+@in_loop
+async def test_message_whose_call_is_cancelled_leaves_its_webhook_only_if_it_was_given() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        task = await told(made, "one")
+        outcomes = []
+        for turns in range(40):
+            sent = request(f"{turns}", at.url, task.id)
+            sending = asyncio.ensure_future(made.send_message(sent, Caller()))
+            was_cancelled = await cancelled(sending, turns)
+            await settled(made)
+            now = await made.get_task(GetTaskRequest(task.id), Caller())
+            given = said(now.value, sent.message.message_id)
+            there = await store.webhooks(SCOPE, task.id)
+            assert bool(there) == given, f"behind {turns} turns"
+            outcomes.append((was_cancelled, given))
+            if given:
+                break
+        assert outcomes.count((True, False)) > 10, "it was cancelled at many places"
+        assert outcomes[-1][1]
+
+
+@in_loop
+async def test_message_of_a_new_task_whose_call_is_cancelled_leaves_no_webhook_without_a_task() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        before = 0
+        for turns in range(40):
+            sending = asyncio.ensure_future(made.send_message(request(f"{turns}", at.url), Caller()))
+            await cancelled(sending, turns)
+            await settled(made)
+            await holds(lambda: not made.busy)
+            stats = await store.stats()
+            tasks = sum(stats.states.values())
+            assert stats.webhooks == tasks, f"behind {turns} turns"
+            before = turns if not tasks else before
+        assert before > 5, "it was cancelled at many places"
+        assert before < 39
+
+
+@in_loop
+async def test_message_that_is_sent_again_while_its_cancelled_call_is_undone_keeps_its_webhook() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        for pause in range(12):
+            for turns in range(4, 24, 2):
+                task = await told(made, "one")
+                sent = request("two", at.url, task.id)
+                await cancelled(asyncio.ensure_future(made.send_message(sent, Caller())), turns)
+                for _ in range(pause):
+                    await asyncio.sleep(0)
+                await made.send_message(sent, Caller())
+                await settled(made)
+                assert len(await store.webhooks(SCOPE, task.id)) == 1, f"behind {turns} turns and {pause}"
+
+
+@in_loop
+async def test_message_that_is_sent_twice_at_once_keeps_its_webhook_when_one_call_is_cancelled() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        for turns in range(24):
+            for first in (True, False):
+                task = await told(made, "one")
+                sent = request("two", at.url, task.id)
+                calls = [asyncio.ensure_future(made.send_message(sent, Caller())) for _ in range(2)]
+                await cancelled(calls[not first], turns)
+                await calls[first]
+                await settled(made)
+                assert len(await store.webhooks(SCOPE, task.id)) == 1, f"behind {turns} turns, {first}"
+
+
+@in_loop
+async def test_call_that_is_cancelled_by_the_end_of_its_server_leaves_no_webhook() -> None:
+    store = Deliberate()
+    async with hook() as at:
+        async with service(asker, push(), store) as made:
+            task = await told(made, "one")
+            sending = asyncio.ensure_future(made.send_message(request("two", at.url, task.id), Caller()))
+            while not await store.inner.webhooks(SCOPE, task.id):  # noqa: ASYNC110 - what the store has tells
+                await asyncio.sleep(0)
+            assert await cancelled(sending, 0)
+        assert await store.inner.webhooks(SCOPE, task.id) == []
 
 
 @in_loop
