@@ -220,6 +220,29 @@ async def test_deleted_configuration_is_gone_for_good_and_its_webhook_hears_noth
 
 
 @no_list
+async def test_only_configuration_of_a_task_is_read_and_deleted_by_the_id_of_the_task(serve: Serve, hook: Hook) -> None:
+    puppet = Puppet()
+    agent = await serve(puppet, push=push())
+    task, act = await hooked(agent, puppet, hook, path="gone")
+    (there,) = await agent.list_push_configs(task["id"])
+    assert await agent.get_push_config(task["id"], task["id"]) == there
+    for _ in range(2):
+        await agent.delete_push_config(task["id"], task["id"])
+        assert await agent.list_push_configs(task["id"]) == []
+    heard = len(hook.posts)
+    stays = [
+        await agent.create_push_config(task["id"], url=hook.url_of(name), id=name) for name in ("stays", "stays-too")
+    ]
+    await agent.delete_push_config(task["id"], task["id"])
+    assert await agent.list_push_configs(task["id"]) == stays, "it is not known which one is meant"
+    act.tell(says("two"))
+    act.end()
+    await hook.until_told("COMPLETED", "stays")
+    assert len(hook.of("gone")) <= heard + 1  # one was under way
+    assert all(told.number < hook.of("stays")[0].number for told in hook.of("gone"))
+
+
+@no_list
 async def test_configuration_that_is_deleted_while_its_webhook_fails_is_not_tried_again(
     serve: Serve, hook: Hook
 ) -> None:

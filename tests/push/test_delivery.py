@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.behaviour.failing_store import FailingStore
-from tests.push.hooks import hook, push, state_of, status
+from tests.push.hooks import Hook, hook, push, state_of, status
 from tests.push.receiving import OK, Post, receiver
 from tests.server.raw import in_loop
 from tieline import Agent, Caller, TaskPushNotificationConfig, TaskState, Turn, agent
@@ -28,6 +29,7 @@ from tieline.ids import new_id
 from tieline.stores import MemoryStore, Store, open_store
 from tieline.stores.base import Keep, Retention, StoreError, Webhook
 from tieline.types import (
+    GetTaskRequest,
     Message,
     Part,
     Role,
@@ -38,6 +40,7 @@ from tieline.types import (
 from tieline.wire.payloads import payload_of
 
 SCOPE = "0:/0:/"
+PATIENT = {"first_pause_s": 60, "longest_pause_s": 60}  # what has failed waits until its server is closed
 
 
 @agent(name="Talker", description="Says so many words.")
@@ -92,6 +95,12 @@ async def over(made: Service) -> None:
     await holds(lambda: not deliveries(made))
 
 
+async def tried(at: Hook, made: Service, before: int) -> None:
+    """Wait for a POST behind the first so many, and until its delivery waits, or is over."""
+    await at.until(lambda: len(at.posts) > before)
+    await holds(lambda: all(each.waiting for each in deliveries(made)))
+
+
 async def kept(made: Service, task_id: str) -> Webhook:
     (webhook,) = await made.store.webhooks(SCOPE, task_id)
     return webhook
@@ -114,6 +123,12 @@ class Forgetful(FailingStore):
             self.inner.delivered(webhook, after)
             future.set_result(None)
         return future
+
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        if self.noting_fails:
+            self.failures += 1
+            raise StoreError("the disk is full")
+        return self.inner.failing(webhook, after, at)
 
 
 @in_loop
@@ -233,6 +248,79 @@ async def test_receiver_that_asks_for_more_patience_than_there_is_is_asked_once_
 
 
 @in_loop
+async def test_receiver_that_fails_for_long_is_given_up_though_no_server_lives_that_long(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:{tmp_path / 'tasks.db'}")
+    async with hook(lambda post: status(503)) as at:
+        async with service(talker, push(give_up_s=1, **PATIENT), store) as made:
+            task = await told(made, "1", at.url)
+            await tried(at, made, 0)
+        while (await kept(made, task.id)).dead is None:
+            before = len(at.posts)
+            async with service(talker, push(give_up_s=1, **PATIENT), store) as made:
+                await tried(at, made, before)
+        async with service(talker, push(give_up_s=3600), store) as made:
+            assert made.webhooks is not None
+            assert await made.webhooks.replay(task.id) == 1
+            before = len(at.posts)
+            await at.until(lambda: len(at.posts) > before + 1)
+            assert (await kept(made, task.id)).dead is None, "it is tried as long as a new one"
+    await store.close()
+
+
+@in_loop
+async def test_what_was_delivered_ends_the_streak_of_failures() -> None:
+    async with hook(lambda post: status(503)) as at, service(talker, push(), MemoryStore()) as made:
+        task = await told(made, "2", at.url)
+        while (await kept(made, task.id)).failing is None:  # noqa: ASYNC110 - it is noted in a moment
+            await asyncio.sleep(0.005)
+        at.answer = lambda post: OK
+        await at.until_told("COMPLETED")
+        await over(made)
+        assert (await kept(made, task.id)).failing is None
+
+
+@pytest.mark.parametrize("days", [-1000, 1000])
+@in_loop
+async def test_clock_that_has_jumped_costs_no_try(days: int) -> None:
+    store = open_store("memory")
+    async with hook(lambda post: status(503)) as at:
+        async with service(talker, push(**PATIENT), store) as made:
+            task = await told(made, "2", at.url)
+            await tried(at, made, 0)
+        failing = (await kept(made, task.id)).failing
+        assert failing is not None
+        await store.set_webhook(replace(await kept(made, task.id), failing=failing + days * 24 * 3600 * 1_000_000), 10)
+        before = len(at.posts)
+        async with service(talker, push(), store) as made:
+            if days > 0:  # it was set back
+                await at.until(lambda: len(at.posts) > before + 3)
+                assert (await kept(made, task.id)).dead is None
+            else:
+                await over(made)
+                assert len(at.posts) == before + 1
+                assert made.webhooks is not None
+                assert await made.webhooks.replay(task.id) == 1
+            at.answer = lambda post: OK
+            await at.until_told("COMPLETED")
+
+
+@in_loop
+async def test_store_that_is_away_when_a_receiver_begins_to_fail_holds_up_no_try_and_hears_of_it_later() -> None:
+    store = Forgetful()
+    store.noting_fails = True
+    async with hook(lambda post: status(503)) as at, service(talker, push(), store) as made:
+        task = await told(made, "2", at.url)
+        await holds(lambda: store.failures > 1)
+        before = len(at.posts)
+        await at.until(lambda: len(at.posts) > before + 2)
+        store.noting_fails = False
+        while (await kept(made, task.id)).failing is None:  # noqa: ASYNC110 - with one of the next failures
+            await asyncio.sleep(0.005)
+        at.answer = lambda post: OK
+        await at.until_told("COMPLETED")
+
+
+@in_loop
 async def test_notification_that_cannot_be_made_becomes_a_dead_letter_and_takes_nothing_with_it() -> None:
     class Broken:
         media_type, token_is_bearer, wants_task = "application/json", False, False
@@ -298,6 +386,145 @@ async def test_webhook_that_is_dropped_while_the_store_is_asked_for_it_is_not_ta
         await answering
         await over(made)
         assert len(at.posts) == 4
+
+
+class Deliberate(FailingStore):
+    """Whatever has to do with webhooks and tasks takes it a few turns of the loop, before and behind what it does."""
+
+    async def _turns(self) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def get(self, scope: str, task_id: str) -> Any:
+        await self._turns()
+        return await super().get(scope, task_id)
+
+    async def webhooks(self, scope: str, task_id: str) -> Any:
+        await self._turns()
+        return await super().webhooks(scope, task_id)
+
+    async def set_webhook(self, webhook: Webhook, limit: int) -> bool:
+        await self._turns()
+        kept = await super().set_webhook(webhook, limit)
+        await self._turns()
+        return kept
+
+    async def drop_webhook(self, scope: str, task_id: str, id: str) -> bool:
+        await self._turns()
+        dropped = await super().drop_webhook(scope, task_id, id)
+        await self._turns()
+        return dropped
+
+    def hear(self, key: bytes, task_id: str, at: int) -> Any:
+        return asyncio.ensure_future(self._hear(key, task_id, at))
+
+    async def _hear(self, key: bytes, task_id: str, at: int) -> Any:
+        await self._turns()
+        return self.inner.hear(key, task_id, at)
+
+
+async def settled(made: Service) -> None:
+    """Wait until what calls have left to be done with webhooks is done."""
+    assert made.webhooks is not None
+    while made.webhooks._tasks:
+        await asyncio.wait(made.webhooks._tasks)
+
+
+async def cancelled(sending: asyncio.Task[Any], turns: int) -> bool:
+    """Let a call go on for so many turns of the loop, and cancel it. False: it was through."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.wait([sending])
+    return sending.cancelled()
+
+
+def said(task: Task, message_id: str) -> bool:
+    return any(message.message_id == message_id for message in task.history or ())
+
+
+@in_loop
+async def test_message_whose_call_is_cancelled_leaves_its_webhook_only_if_it_was_given() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        task = await told(made, "one")
+        outcomes = []
+        for turns in range(40):
+            sent = request(f"{turns}", at.url, task.id)
+            sending = asyncio.ensure_future(made.send_message(sent, Caller()))
+            was_cancelled = await cancelled(sending, turns)
+            await settled(made)
+            now = await made.get_task(GetTaskRequest(task.id), Caller())
+            given = said(now.value, sent.message.message_id)
+            there = await store.webhooks(SCOPE, task.id)
+            assert bool(there) == given, f"behind {turns} turns"
+            outcomes.append((was_cancelled, given))
+            if given:
+                break
+        assert outcomes.count((True, False)) > 10, "it was cancelled at many places"
+        assert outcomes[-1][1]
+
+
+@in_loop
+async def test_message_of_a_new_task_whose_call_is_cancelled_leaves_no_webhook_without_a_task() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        before = 0
+        for turns in range(40):
+            sending = asyncio.ensure_future(made.send_message(request(f"{turns}", at.url), Caller()))
+            await cancelled(sending, turns)
+            await settled(made)
+            await holds(lambda: not made.busy)
+            stats = await store.stats()
+            tasks = sum(stats.states.values())
+            assert stats.webhooks == tasks, f"behind {turns} turns"
+            before = turns if not tasks else before
+        assert before > 5, "it was cancelled at many places"
+        assert before < 39
+
+
+@in_loop
+async def test_message_that_is_sent_again_while_its_cancelled_call_is_undone_keeps_its_webhook() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        for pause in range(12):
+            for turns in range(4, 24, 2):
+                task = await told(made, "one")
+                sent = request("two", at.url, task.id)
+                await cancelled(asyncio.ensure_future(made.send_message(sent, Caller())), turns)
+                for _ in range(pause):
+                    await asyncio.sleep(0)
+                await made.send_message(sent, Caller())
+                await settled(made)
+                assert len(await store.webhooks(SCOPE, task.id)) == 1, f"behind {turns} turns and {pause}"
+
+
+@in_loop
+async def test_message_that_is_sent_twice_at_once_keeps_its_webhook_when_one_call_is_cancelled() -> None:
+    store = Deliberate()
+    async with hook() as at, service(asker, push(), store) as made:
+        for turns in range(24):
+            for first in (True, False):
+                task = await told(made, "one")
+                sent = request("two", at.url, task.id)
+                calls = [asyncio.ensure_future(made.send_message(sent, Caller())) for _ in range(2)]
+                await cancelled(calls[not first], turns)
+                await calls[first]
+                await settled(made)
+                assert len(await store.webhooks(SCOPE, task.id)) == 1, f"behind {turns} turns, {first}"
+
+
+@in_loop
+async def test_call_that_is_cancelled_by_the_end_of_its_server_leaves_no_webhook() -> None:
+    store = Deliberate()
+    async with hook() as at:
+        async with service(asker, push(), store) as made:
+            task = await told(made, "one")
+            sending = asyncio.ensure_future(made.send_message(request("two", at.url, task.id), Caller()))
+            while not await store.inner.webhooks(SCOPE, task.id):  # noqa: ASYNC110 - what the store has tells
+                await asyncio.sleep(0)
+            assert await cancelled(sending, 0)
+        assert await store.inner.webhooks(SCOPE, task.id) == []
 
 
 @in_loop

@@ -174,6 +174,33 @@ async def test_cancel_at_another_replica_is_told(database: str) -> None:
 
 
 @both
+@in_loop
+async def test_message_whose_call_is_cancelled_before_it_is_given_takes_its_webhook_back(database: str) -> None:
+    puppet = Puppet()
+    async with hook() as at, two(database, puppet) as (one, other):
+        task = await begun(one, "go")
+        act = await puppet.next()
+        act.tell(TaskState.INPUT_REQUIRED)
+        act.end()
+        await one.runs[SCOPE, task.id].driver  # type: ignore[misc]
+        for text, each in (("one", one), ("other", other)):
+            sending = asyncio.ensure_future(begun(each, text, task.id, at.url))
+            while not await one.store.webhooks(SCOPE, task.id):
+                assert not sending.done()
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert each.webhooks is not None
+            while each.webhooks._tasks:
+                await asyncio.wait(each.webhooks._tasks)
+            record = await one.store.get(SCOPE, task.id)
+            assert record is not None
+            said = [message.parts[0].text for message in (await one.stored(record)).history or ()]
+            if text in said:
+                return  # it was given in just that moment, and so its webhook stays
+            assert await one.store.webhooks(SCOPE, task.id) == []
+
+
+@both
 @pytest.mark.parametrize("remembers", [True, False])
 @in_loop
 async def test_messages_that_come_at_once_with_webhooks_begin_no_more_agents_than_may_be_at_work(

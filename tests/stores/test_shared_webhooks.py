@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.engine.scene import in_loop
 from tests.stores.conftest import SharedPlace
 from tests.stores.test_shared import two
-from tests.stores.test_webhooks import LIMIT, Task, give_up, hook, noted, of
+from tests.stores.test_webhooks import LIMIT, Task, failed, give_up, hook, noted, of
 from tests.stores.writing import COMPLETED, Ticks, Written, write
 from tieline.stores.base import SharedStore, Webhook
 
@@ -60,6 +60,21 @@ async def test_what_a_living_replica_delivers_is_not_claimed_and_the_rest_is(sha
             }
         assert [webhook.id for webhook in await one.claim_webhooks("0:/0:/", "t")] == ["one's"]
         assert (await owners(one, Task()))["given up"] == ""
+
+
+@in_loop
+async def test_who_takes_over_goes_on_with_the_streak_of_failures(shared_place: SharedPlace) -> None:
+    async with two(shared_place) as (one, other):
+        task = Written(Ticks())
+        await write(one, task.make())
+        webhook = await set_mine(one, hook(task))
+        one.failing(webhook, 0, 50)
+        one.release_webhook(webhook)
+        await of(one, task)
+        (found,) = await other.take_webhooks("")
+        assert found == replace(webhook, owner=other.replica, failing=50)
+        await failed(other, found, 0, 70)
+        assert await of(one, task) == [found]
 
 
 @in_loop

@@ -100,8 +100,9 @@ async def test_what_was_noted_with_an_answer_that_was_lost_is_noted_and_let_go_o
             assert [one.after for one in await of(store, task)] == [number, 1]
         wire.cut()
         store.delivered(webhook, 9)
+        store.failing(webhook, 9, 50)
         store.release_webhook(webhook)
-        assert await of(store, task) == [replace(webhook, after=9, owner=""), replace(other, after=1)]
+        assert await of(store, task) == [replace(webhook, after=9, owner="", failing=50), replace(other, after=1)]
         assert wire.cuts == 4
         events = await store.events(task.scope, task.task_id, 0)
         assert [event.json for _, event in events or ()] == task.log

@@ -42,6 +42,12 @@ async def noted(store: Store, webhook: Webhook, after: int) -> None:
         await writing
 
 
+async def failed(store: Store, webhook: Webhook, after: int, at: int) -> None:
+    """Note since when a webhook fails, durably."""
+    if (writing := store.failing(webhook, after, at)) is not None:
+        await writing
+
+
 async def give_up(store: Store, webhook: Webhook, at: int, after: int = 0, failed: int = 3) -> None:
     await store.give_up_webhook(webhook, after, failed, at, "it does not answer")
 
@@ -54,7 +60,7 @@ async def test_a_webhook_is_kept_as_it_was_set(place: Place) -> None:
     async with place.opened() as store:
         task = Written(Ticks())
         await write(store, task.make())
-        webhook = hook(task, after=2, version="0.3", created=1_764_500_000_123_456)
+        webhook = hook(task, after=2, version="0.3", created=1_764_500_000_123_456, failing=1_764_500_000_123_457)
         assert await store.set_webhook(webhook, LIMIT)
         assert await of(store, task) == [webhook]
         assert await of(store, Task(task.scope, "another")) == []
@@ -207,6 +213,63 @@ async def test_a_note_of_what_was_dropped_or_replaced_changes_nothing(place: Pla
 
 
 @in_loop
+async def test_streak_of_failures_is_told_from_its_first_one_until_more_was_delivered(place: Place) -> None:
+    async with place.opened() as store:
+        webhook, other = hook(Task(), "a", after=2), hook(Task(), "b", after=2)
+        for one in (webhook, other):
+            await store.set_webhook(one, LIMIT)
+        for after, at, found in (
+            (2, 50, (2, 50)),
+            (2, 60, (2, 50)),
+            (2, 40, (2, 50)),
+            (2, None, (2, 50)),  # nothing new was delivered
+            (1, 30, (2, 50)),
+            (3, 70, (3, 70)),  # what it failed with was delivered, and the next one fails
+            (3, None, (3, 70)),
+            (4, None, (4, None)),
+            (3, 80, (4, None)),  # comes late
+            (4, 90, (4, 90)),
+        ):
+            await (noted(store, webhook, after) if at is None else failed(store, webhook, after, at))
+            expected = replace(webhook, after=found[0], failing=found[1])
+            assert await of(store, Task()) == [expected, other]
+        assert [one.failing for one in await store.claim_webhooks("0:/0:/", "t")] == [90, None]
+
+
+@in_loop
+async def test_notes_of_one_turn_are_written_as_if_each_were_written_alone(place: Place) -> None:
+    async with place.opened() as store:
+        webhook = hook(Task())
+        await store.set_webhook(webhook, LIMIT)
+        for notes, found in (
+            ([(1, None), (1, 50), (1, 60)], (1, 50)),
+            ([(1, 70), (2, None)], (2, None)),
+            ([(3, 80), (2, 90)], (3, 80)),
+            ([(4, None), (3, 85)], (4, None)),
+        ):
+            begun = [
+                store.delivered(webhook, after) if at is None else store.failing(webhook, after, at)
+                for after, at in notes
+            ]
+            assert await of(store, Task()) == [replace(webhook, after=found[0], failing=found[1])]
+            await asyncio.gather(*(one for one in begun if one is not None))
+
+
+@in_loop
+async def test_failure_of_what_was_dropped_or_replaced_changes_nothing(place: Place) -> None:
+    async with place.opened() as store:
+        old, new = hook(Task(), created=1), hook(Task(), created=2)
+        await store.set_webhook(old, LIMIT)
+        await failed(store, old, 0, 50)
+        await store.set_webhook(new, LIMIT)
+        await failed(store, old, 0, 60)
+        assert await of(store, Task()) == [new]
+        await store.drop_webhook("0:/0:/", "t", "h")
+        await failed(store, new, 0, 70)
+        assert await of(store, Task()) == []
+
+
+@in_loop
 async def test_what_is_behind_the_log_is_taken_and_what_is_not_stays(place: Place) -> None:
     async with place.opened() as store:
         ticks = Ticks()
@@ -296,7 +359,9 @@ async def test_a_dead_one_that_is_revived_goes_on_where_it_was(place: Place) -> 
         await store.set_webhook(webhook, LIMIT)
         assert not await store.revive_webhook(task.scope, task.task_id, "h"), "it is alive"
         assert not await store.revive_webhook(task.scope, task.task_id, "other")
+        await failed(store, webhook, 2, 40)
         await give_up(store, webhook, 50, after=2)
+        assert [(one.failing, one.dead) for one in await store.dead_webhooks("")] == [(40, 50)]
         assert not await store.take_webhooks("")
         assert await store.revive_webhook(task.scope, task.task_id, "h")
         assert not await store.revive_webhook(task.scope, task.task_id, "h")
@@ -304,8 +369,9 @@ async def test_a_dead_one_that_is_revived_goes_on_where_it_was(place: Place) -> 
         assert not await store.dead_webhooks("")
         (taken,) = await store.take_webhooks("")
         assert (taken.id, taken.after) == ("h", 2)
+        await failed(store, webhook, 2, 60)
         await give_up(store, webhook, 70, after=3)
-        assert [one.dead for one in await store.dead_webhooks("")] == [70]
+        assert [(one.failing, one.dead) for one in await store.dead_webhooks("")] == [(None, 70)]
         assert await store.drop_webhook(task.scope, task.task_id, "h")
         assert not await store.dead_webhooks("")
 
@@ -403,13 +469,17 @@ async def test_webhooks_are_there_after_a_restart(durable_place: Place) -> None:
     async with durable_place.opened() as store:
         task = Written(Ticks())
         await write(store, task.make())
-        webhooks = [hook(task, name) for name in ("a", "b", "c")]
+        webhooks = [hook(task, name) for name in ("a", "b", "c", "d")]
         for webhook in webhooks:
             await store.set_webhook(webhook, LIMIT)
         await noted(store, webhooks[0], 1)
         await give_up(store, webhooks[1], 9)
         store.delivered(webhooks[2], 2)  # is written by the close
-        before = [replace(webhooks[0], after=1), None, replace(webhooks[2], after=2)]
+        store.failing(webhooks[3], 2, 7)
+        before = [
+            *(replace(webhooks[0], after=1), None, replace(webhooks[2], after=2)),
+            replace(webhooks[3], after=2, failing=7),
+        ]
         (before[1],) = await store.dead_webhooks("")
     async with durable_place.reopened() as store:
         assert await of(store, task) == before

@@ -69,6 +69,9 @@ class WrappedStore:
     def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
         return self.inner.delivered(webhook, after)
 
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        return self.inner.failing(webhook, after, at)
+
     async def give_up_webhook(self, webhook: Webhook, after: int, failed: int, at: int, reason: str) -> None:
         await self.inner.give_up_webhook(webhook, after, failed, at, reason)
 

@@ -23,6 +23,7 @@ from tieline.engine.remote import Remote
 from tieline.errors import InternalError
 from tieline.event import Event, TextChunk
 from tieline.stores.base import Record, StoreError, Webhook
+from tieline.stores.reach import Reach
 from tieline.types import Task, TaskPushNotificationConfig, TaskStatusUpdateEvent, load
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ class Delivery:
         self._config = load(webhook.config, TaskPushNotificationConfig)
         self._payload = webhooks.payloads(webhook.version)
         self._after = webhook.after
+        self._failing = webhook.failing  # since when what is behind `_after` fails, by the service's clock
         self._ahead: deque[tuple[int, Event]] = deque()  # those behind `_after` that have been read already
         self._log: TaskLog | None = None
         self._fold: Fold | None = None  # the task behind `_after`, where the payload wants it
         self._noting: asyncio.Future[Any] | None = None
-        self._told = webhook.after  # how far the store has been told that it has come
-        self._noted = webhook.after  # how far the store has said that it knows
+        self._told = self._reach  # how far the store has been told that it has come
+        self._noted = self._reach  # how far the store has said that it knows
         self._over = False
         self._ended = False
         self._follow(run)
@@ -71,6 +73,10 @@ class Delivery:
     def over(self) -> bool:
         """Whether it has been told to deliver no more."""
         return self._over
+
+    @property
+    def _reach(self) -> Reach:
+        return self._after, self._failing
 
     def finish(self) -> None:
         """Deliver no more behind what is under way."""
@@ -114,11 +120,8 @@ class Delivery:
         if self._ended:
             return
         self._ended = True
-        if self._told < self._after:
-            try:
-                self._tell_store()
-            except StoreError as error:
-                log.error("webhook %s of task %s: %s", self.webhook.id, self.key[1], error)
+        if self._told != self._reach:
+            self._try_to_note()
         self._follow(None)
         self._webhooks.ended(self)
 
@@ -210,17 +213,21 @@ class Delivery:
         loop = asyncio.get_running_loop()
         key = idempotency_key(self.webhook.task_id, self.webhook.id, number)
         failed = 0
-        since = loop.time()
+        since = loop.time() - self._failing_s()
         while not self._over:
             began = loop.time()
             sent = await push.sender.post(self._config.url, self._headers(key, body), body)
             took_s = loop.time() - began
             if sent.delivered:
                 self._observe("delivered", took_s)
-                self._after = number
+                self._after, self._failing = number, None
                 self._webhooks.note_later(self)
                 return True
             failed += 1
+            if self._failing is None:
+                self._failing = self._service.clock.tick()[0]
+            if self._noted != self._reach:
+                self._webhooks.note_later(self)
             # What is known here is in the store, too, and this may take long.
             self._follow(None)
             self._ahead.clear()
@@ -233,6 +240,16 @@ class Delivery:
             log.info("webhook %s of task %s: %s Trying again.", self.webhook.id, self.key[1], sent.detail)
             await self._pause(min(push.pause_s(failed, sent.retry_after_s), left_s))
         return False
+
+    def _failing_s(self) -> float:
+        """How long what comes next has failed already, here or elsewhere: a restart is not to begin that anew.
+
+        Where the clock has jumped it is from nothing up to as long as anything is tried; one more try is always made.
+        """
+        if self._failing is None:
+            return 0.0
+        seconds = (self._service.clock.tick()[0] - self._failing) / 1_000_000
+        return min(max(seconds, 0.0), self._push.give_up_s)
 
     def _observe(self, outcome: PushOutcome, seconds: float) -> None:
         if self._service.observer is not None:
@@ -275,34 +292,43 @@ class Delivery:
 
     def note(self) -> None:
         """Have the store know how far it has come; while that is on its way, more may come together."""
-        if self._ended or self._noting is not None or self._noted >= self._after:
-            return
+        if not self._ended and self._noting is None and self._noted != self._reach:
+            self._try_to_note()
+
+    def _try_to_note(self) -> None:
         try:
             self._tell_store()
         except StoreError as error:
             log.error("webhook %s of task %s: %s", self.webhook.id, self.key[1], error)
 
     def _tell_store(self) -> None:
-        after = self._told = self._after
-        noting = self._service.store.delivered(self.webhook, after)
+        """Begin to have the store know how far it has come. Raises StoreError."""
+        store, (after, failing) = self._service.store, self._reach
+        if failing is None:
+            noting = store.delivered(self.webhook, after)
+        else:
+            noting = store.failing(self.webhook, after, failing)
+        self._told = after, failing
         if noting is None:
-            self._noted = after
+            self._noted = self._told
         else:
             self._noting = noting
-            noting.add_done_callback(partial(self._after_noting, after))
+            noting.add_done_callback(partial(self._after_noting, self._told))
 
-    def _after_noting(self, after: int, noting: asyncio.Future[Any]) -> None:
+    def _after_noting(self, told: Reach, noting: asyncio.Future[Any]) -> None:
         if self._noting is noting:
             self._noting = None
         if noting.cancelled() or noting.exception() is not None:
-            return  # it is noted with the next one, or at the end
-        self._noted = max(self._noted, after)
-        if self._noted < self._after and not self._ended:
+            if self._told == told:
+                self._told = self._noted  # it is noted with the next one, or at the end
+            return
+        self._noted = told
+        if self._noted != self._reach and not self._ended:
             self._webhooks.note_later(self)
 
     async def _note(self) -> None:
         """Have the store know how far it has come. Raises StoreError."""
-        while self._noted < self._after:
+        while self._noted != self._reach:
             if self._noting is None:
                 self._tell_store()
             if self._noting is not None:

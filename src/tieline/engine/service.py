@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import Context
+from functools import partial
 from typing import TypeVar, cast
 
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ from tieline.engine.run import Run
 from tieline.engine.tasks import Limits
 from tieline.engine.turn import Caller
 from tieline.engine.upkeep import Upkeep
-from tieline.engine.webhooks import Webhooks
+from tieline.engine.webhooks import Change, Webhooks
 from tieline.errors import (
     A2AError,
     InternalError,
@@ -54,7 +55,7 @@ from tieline.errors import (
 )
 from tieline.event import Event
 from tieline.ids import new_id
-from tieline.stores.base import Outcome, Query, Record, SharedStore, Store, StoreError, Webhook
+from tieline.stores.base import Outcome, Query, Record, SharedStore, Store, StoreError
 from tieline.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -455,10 +456,10 @@ class Service(Upkeep):
         self._check_room(caller, starts=True)
         task_id = task_id or new_id()
         inline = None if configuration is None else configuration.task_push_notification_config
-        webhook: Webhook | None = None
+        hooked: Change | None = None
         if inline is not None and self.webhooks is not None:
             first = self.webhooks.set_first(scope, task_id, inline, caller.version, message.message_id)
-            webhook = await self._read(first)
+            hooked = await self._read(first)
         begins = False
         try:
             heard = self.store.hear(key, task_id, self._age.now()) if self._remembers else None
@@ -474,8 +475,8 @@ class Service(Upkeep):
                 self._check_room(caller, starts=True)
             begins = heard is None or heard.task_id == task_id
         finally:
-            if webhook is not None and self.webhooks is not None and not begins:
-                self.webhooks.forget_soon(webhook)  # nothing may be waited for here
+            if hooked is not None and self.webhooks is not None and not begins:
+                self.webhooks.take_back_soon(hooked)  # nothing may be waited for here
         if heard is not None:
             task_id = heard.task_id
         run = Run(self, scope, caller, task_id, message.context_id or new_id(), new_task)
@@ -483,8 +484,8 @@ class Service(Upkeep):
         run.references = references
         run.start(message, request.metadata, accepts)
         if inline is not None and self.webhooks is not None:
-            if webhook is not None and webhook.task_id == task_id:
-                self.webhooks.begin(webhook, run)
+            if hooked is not None and hooked.now.task_id == task_id:
+                self.webhooks.begin(hooked.now, run)
             else:  # the message was heard before under another id
                 self.webhooks.begin_with(scope, task_id, inline, caller.version, message.message_id, run)
         if new_task is not None:
@@ -507,13 +508,9 @@ class Service(Upkeep):
         if inline is None or self.webhooks is None:
             return await self._give(request, caller, scope, accepts, references, named=named)
         there = await self._found(message.task_id or "", scope)
-        change = await self._read(self.webhooks.set_with(scope, there, inline, caller.version, message.message_id))
-        try:
-            # No await behind this, as `_give` has it.
-            return await self._give(request, caller, scope, accepts, references, named=named)
-        except A2AError:
-            await self._read(self.webhooks.take_back(change))
-            raise
+        give = partial(self._give, request, caller, scope, accepts, references, named=named)
+        # No await behind this, as `_give` has it.
+        return await self._read(self.webhooks.set_with(scope, there, inline, caller.version, message.message_id, give))
 
     async def _give(
         self,

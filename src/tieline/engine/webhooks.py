@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from tieline.engine.tasks import Tasks
     from tieline.engine.writing import WrittenLog
 
-__all__ = ["Webhooks"]
+__all__ = ["Change", "Webhooks"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("tieline.push")
 
@@ -40,11 +43,24 @@ _DEAD: Final = 1000
 _DEAD_AT_ALL: Final = 1_000_000
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What the configuration of a message has made of a task's webhooks."""
+class Change:
+    """What a configuration has made of a task's webhooks."""
 
-    before: Webhook | None  # of the same id
-    now: Webhook
+    __slots__ = ("before", "now", "over", "refused")
+
+    def __init__(self, before: Webhook | None, now: Webhook, over: Change | None = None) -> None:
+        self.before = before  # of the same id
+        self.now = now
+        self.over = over  # what `before` has come by, where its message had not been given yet
+        self.refused = False
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.now.scope, self.now.task_id, self.now.id, self.now.created
+
+    def without(self) -> Webhook | None:
+        """What would be there if its message had not come."""
+        return self.over.without() if self.over is not None and self.over.refused else self.before
 
 
 class Webhooks:
@@ -55,7 +71,9 @@ class Webhooks:
         self.payloads = payloads
         self._push = push
         self._deliveries: dict[tuple[str, str], dict[str, Delivery]] = {}  # by scope and task id, then by its own id
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._open: dict[tuple[str, str, str, int], Change] = {}  # those whose messages are being given, or taken back
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()  # of tasks
         self._readings: set[_Reading] = set()
         self._come_on: set[Delivery] = set()  # those of which the store does not know yet how far they have come
         self._noting: asyncio.TimerHandle | None = None
@@ -88,7 +106,7 @@ class Webhooks:
         """Let deliveries under way finish for a moment, then stop; whoever comes next goes on with them."""
         self._closed = True
         deliveries = [each for some in self._deliveries.values() for each in some.values()]
-        under_way = [each.task for each in deliveries if not each.waiting]
+        under_way = [*self._tasks, *(each.task for each in deliveries if not each.waiting)]
         if under_way:
             await asyncio.wait(under_way, timeout=_CLOSE_S)
         for each in deliveries:
@@ -100,10 +118,11 @@ class Webhooks:
             self._noting = None
         self._come_on.clear()  # each notes for itself when it ends
         left = [*self._tasks, *(each.task for each in deliveries)]
-        for task in left:
-            task.cancel()
-        if left:
+        while left:
+            for task in left:
+                task.cancel()
             await asyncio.wait(left)
+            left = [*self._tasks]  # what has come of those
 
     @contextmanager
     def _reading(self) -> Iterator[_Reading]:
@@ -181,23 +200,29 @@ class Webhooks:
         run.streamed = True
         self._do(self._claim(run.scope, run.task_id))
 
-    def _do(self, work: Coroutine[None, None, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do something that no call owns: it goes on when the call that has asked for it is cancelled."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _until_stored(self, task_id: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do something with the store, however often it has to be tried."""
-        while not self._closed:
+        """Do something with the store, however often it has to be tried; once, behind a `close`."""
+        while True:
             try:
                 await work()
                 return
             except StoreError as error:
                 log.error("the webhooks of task %s have to wait for the store: %s", task_id, error)
+                if self._closed:
+                    return
                 await asyncio.sleep(_STORE_AWAY_S)
 
     async def _claim(self, scope: str, task_id: str) -> None:
         async def claimed() -> None:
+            if self._closed:
+                return  # whoever comes next takes them
             with self._reading() as reading:
                 self._begin_all(await self.service.store.claim_webhooks(scope, task_id), reading)
 
@@ -208,6 +233,8 @@ class Webhooks:
         await self._until_stored(task_id, lambda: self._look(scope, task_id))
 
     async def _look(self, scope: str, task_id: str) -> None:
+        if self._closed:
+            return
         store = self.service.store
         with self._reading() as reading:
             if self.service.runs.get((scope, task_id)) is not None:
@@ -247,38 +274,90 @@ class Webhooks:
 
     async def set_first(
         self, scope: str, task_id: str, config: TaskPushNotificationConfig, version: str, message_id: str
-    ) -> Webhook:
-        """Keep the webhook that came with the message a task is to be made of. Raises InvalidParams, StoreError."""
+    ) -> Change:
+        """Keep the webhook that came with the message a task is to be made of; none if the call is cancelled meanwhile.
+
+        Raises InvalidParams, StoreError.
+        """
         config = _named_by(message_id, config, version)
-        webhook = self._made(scope, task_id, config, version, 0, mine=True)
+        setting = self._do(self._set_first(self._made(scope, task_id, config, version, 0, mine=True)))
+        try:
+            return await asyncio.shield(setting)
+        except asyncio.CancelledError:
+            self._do(self._take_back(setting))
+            raise
+
+    async def _set_first(self, webhook: Webhook) -> Change:
         before = await self._there(webhook)
         if before is not None and before.config == webhook.config:
-            return before  # the message came before
+            return Change(before, before)  # the message came before
         await self._set(webhook)
-        return webhook
+        return Change(before, webhook)
 
     async def set_with(
-        self, scope: str, found: TaskLog | Record, config: TaskPushNotificationConfig, version: str, message_id: str
-    ) -> Change:
-        """Keep the webhook that comes with a message to a task. Raises InvalidParams, StoreError, InternalError."""
-        return await self._create(scope, found, _named_by(message_id, config, version), version)
+        self,
+        scope: str,
+        found: TaskLog | Record,
+        config: TaskPushNotificationConfig,
+        version: str,
+        message_id: str,
+        give: Callable[[], Awaitable[T]],
+    ) -> T:
+        """Keep the webhook that comes with a message to a task, and give the message.
 
-    async def take_back(self, change: Change) -> None:
-        """The message that a webhook has come with was refused. Raises StoreError."""
-        now, before = change.now, change.before
-        if before is now:
+        Where that is refused, or the call is cancelled, all becomes as it was before.
+
+        Raises InvalidParams, StoreError, InternalError, and what `give` does.
+        """
+        config = _named_by(message_id, config, version)
+        setting = self._do(self._create(scope, found, config, version, is_open=True))
+        try:
+            change = await asyncio.shield(setting)
+            given = await give()
+        except BaseException as error:  # a call that is cancelled at any await has not given it, either
+            back = self._do(self._take_back(setting))
+            if isinstance(error, A2AError):  # who is refused finds it so, unless the store takes long
+                await asyncio.wait([back], timeout=_STORE_AWAY_S)
+            raise
+        self._open.pop(change.key, None)
+        return given
+
+    async def _take_back(self, setting: asyncio.Task[Change]) -> None:
+        """The message that a webhook comes with was not given."""
+        await asyncio.wait([setting])
+        if not setting.cancelled() and setting.exception() is None:
+            await self._take_change_back(setting.result())
+
+    async def _take_change_back(self, change: Change) -> None:
+        if change.before is change.now:
             return
-        if before is None:
-            await self.delete(now.scope, now.task_id, now.id)
-            return
-        self._has_changed(now.scope, now.task_id, now.id)
-        if await self.service.store.set_webhook(before, self._push.webhooks_per_task):
+        change.refused = True
+        await self._until_stored(change.now.task_id, lambda: self._undo(change))
+        self._open.pop(change.key, None)
+
+    async def _undo(self, change: Change) -> None:
+        """Raises StoreError."""
+        now = change.now
+        async with self._lock(now.scope, now.task_id):
+            there = await self._there(now)
+            if there is None or there.created != now.created:
+                return  # it was dropped or replaced meanwhile
+            before = change.without()
+            if before is None:
+                await self._drop(now.scope, now.task_id, now.id)
+                return
             self._has_changed(now.scope, now.task_id, now.id)
-            delivery = self._deliveries.get((now.scope, now.task_id), {}).get(now.id)
-            if delivery is not None:
-                delivery.stop()
-            await self._claim(now.scope, now.task_id)
-            self._tell_others(now.scope, now.task_id)
+            if await self.service.store.set_webhook(before, self._push.webhooks_per_task):
+                self._has_changed(now.scope, now.task_id, now.id)
+                delivery = self._deliveries.get((now.scope, now.task_id), {}).get(now.id)
+                if delivery is not None:
+                    delivery.stop()
+                await self._claim(now.scope, now.task_id)
+                self._tell_others(now.scope, now.task_id)
+
+    def _lock(self, scope: str, task_id: str) -> asyncio.Lock:
+        """What is held while a task's webhooks are read to be changed."""
+        return self._locks.setdefault((scope, task_id), asyncio.Lock())
 
     async def create(
         self, scope: str, found: TaskLog | Record, config: TaskPushNotificationConfig, version: str
@@ -292,8 +371,18 @@ class Webhooks:
         return load(change.now.config, TaskPushNotificationConfig)
 
     async def _create(
-        self, scope: str, found: TaskLog | Record, config: TaskPushNotificationConfig, version: str
+        self,
+        scope: str,
+        found: TaskLog | Record,
+        config: TaskPushNotificationConfig,
+        version: str,
+        *,
+        is_open: bool = False,
     ) -> Change:
+        """Set a webhook; with `is_open` it may have to be taken back.
+
+        Raises InvalidParams, StoreError, InternalError.
+        """
         if isinstance(found, TaskLog):
             await found.readable()
             after, task_id = found.published, found.task_id
@@ -302,17 +391,25 @@ class Webhooks:
         store, runs = self.service.store, self.service.runs
         mine = not store.shared or (scope, task_id) in runs
         webhook = self._made(scope, task_id, config, version, after, mine=mine)
-        before = await self._there(webhook) if config.id or version != "1.0" else None
-        if before is not None and before.dead is None and before.config == webhook.config:
-            return Change(before, before)
-        await self._set(webhook)
-        if mine:
-            self.begin(webhook, runs.get((scope, task_id)))
-        elif (scope, task_id) in runs:
-            await self._claim(scope, task_id)
-        else:
-            self._tell_others(scope, task_id)
-        return Change(before, webhook)
+        async with self._lock(scope, task_id):
+            before = await self._there(webhook) if config.id or version != "1.0" else None
+            over = None
+            if before is not None and before.dead is None and before.config == webhook.config:
+                over = self._open.get((scope, task_id, before.id, before.created))
+                if over is None:
+                    return Change(before, before)
+                webhook = replace(webhook, after=before.after)  # the other one may be taken back
+            await self._set(webhook)
+            change = Change(before, webhook, over)
+            if is_open:
+                self._open[change.key] = change
+            if mine:
+                self.begin(webhook, runs.get((scope, task_id)))
+            elif (scope, task_id) in runs:
+                await self._claim(scope, task_id)
+            else:
+                self._tell_others(scope, task_id)
+        return change
 
     async def _there(self, webhook: Webhook) -> Webhook | None:
         """The one of the same id that is there already. Raises StoreError."""
@@ -349,7 +446,7 @@ class Webhooks:
         for webhook in there:
             if webhook.id == id_:
                 return load(webhook.config, TaskPushNotificationConfig)
-        if id_ == task_id and there:  # callers of 0.1 and 0.2 know no ids: they mean the task's only one
+        if id_ == task_id and there:  # callers of 0.1 to 0.3 may know no id: they mean the task's only one
             return load(there[-1].config, TaskPushNotificationConfig)
         raise WebhookNotFound(task_id, id_)
 
@@ -362,6 +459,14 @@ class Webhooks:
 
     async def delete(self, scope: str, task_id: str, id_: str) -> None:
         """Deliver no more. Of one that is not there nothing is said (§3.1.10). Raises StoreError."""
+        if id_ == task_id:
+            there = [webhook.id for webhook in await self.service.store.webhooks(scope, task_id)]
+            if len(there) == 1:
+                id_ = there[0]  # as `get` has it
+        await self._drop(scope, task_id, id_)
+
+    async def _drop(self, scope: str, task_id: str, id_: str) -> None:
+        """Deliver one no more, and keep it no more. Raises StoreError."""
         self._stop(scope, task_id, id_)
         try:
             await self.service.store.drop_webhook(scope, task_id, id_)
@@ -390,15 +495,16 @@ class Webhooks:
 
         async def kept() -> None:
             try:
-                self.begin(await self.set_first(scope, task_id, config, version, message_id), run)
+                first = await self.set_first(scope, task_id, config, version, message_id)
+                self.begin(first.now, run)
             except InvalidParams as error:
                 log.warning("a webhook of task %s is not kept: %s", task_id, error)
 
         self._do(self._until_stored(task_id, kept))
 
-    def forget_soon(self, webhook: Webhook) -> None:
+    def take_back_soon(self, change: Change) -> None:
         """Keep no webhook of a message that was heard before, or is refused."""
-        self._do(self._until_stored(webhook.task_id, lambda: self.forget(webhook)))
+        self._do(self._take_change_back(change))
 
     async def forget(self, webhook: Webhook) -> None:
         """Keep no webhook of a message that no task has come of. Raises StoreError."""

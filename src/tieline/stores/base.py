@@ -123,7 +123,8 @@ class Webhook(msgspec.Struct, frozen=True, gc=False):
     after: int  # number of the last event of the log that has been delivered, or that was there before it
     created: int  # microseconds since 1970
     owner: str = ""  # the replica that delivers it; "" is nobody, or a store of one process
-    failed: int = 0  # deliveries that had failed in a row when it was given up
+    failing: int | None = None  # since when what is behind `after` fails, microseconds since 1970; None is not known to
+    failed: int = 0  # deliveries that had failed in a row when it was given up, as far as whoever did that has tried
     dead: int | None = None  # when it was given up, microseconds since 1970; None is alive
     reason: str = ""  # why, for people; no secrets
 
@@ -306,6 +307,18 @@ class Store(Protocol):
         """
         ...
 
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        """Note that all up to number `after` has been delivered, and that what is behind it fails since `at`.
+
+        The first one of a streak of failures stays, whoever notes another; the streak ends where the number goes up.
+        Nothing happens when more has been delivered already, or the webhook was dropped or replaced meanwhile. What is
+        returned is that of `delivered`.
+
+        Args:
+            at: When the streak began, in microseconds since 1970.
+        """
+        ...
+
     async def give_up_webhook(self, webhook: Webhook, after: int, failed: int, at: int, reason: str) -> None:
         """Make a dead letter of a webhook, nobody's: what is behind `after` was not delivered.
 
@@ -323,7 +336,10 @@ class Store(Protocol):
         ...
 
     async def revive_webhook(self, scope: str, task_id: str, id: str) -> bool:
-        """Have a dead one alive again, nobody's, behind the event that it had come to. False when it is not dead."""
+        """Have a dead one alive again, nobody's, behind the event that it had come to, with no failures.
+
+        False when it is not dead.
+        """
         ...
 
     # --- upkeep -------------------------------------------------------------------------------------------------------

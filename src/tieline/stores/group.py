@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tieline.stores.base import Append, BatchFailed, Outcome, StoreError, VersionConflict, Webhook
 from tieline.stores.patience import Patience
+from tieline.stores.reach import Reach, further
 
 __all__ = ["Group", "GroupWriter", "Key", "WebhookKey"]
 
@@ -35,7 +36,7 @@ class Group:
         self.heard: dict[bytes, tuple[str, int, list[asyncio.Future[Outcome | None]]]] = {}
         self.replied: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}
         self.released: dict[Key, None] = {}
-        self.cursors: dict[WebhookKey, int] = {}  # the number up to which all has been delivered
+        self.cursors: dict[WebhookKey, Reach] = {}  # how far webhooks have come
         self.noted: asyncio.Future[None] | None = None  # of who waits for that
         self.let_go: dict[WebhookKey, None] = {}  # webhooks
         self.mark = os.urandom(8)
@@ -136,9 +137,16 @@ class GroupWriter(ABC):
 
     def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any]:
         """See Store.delivered."""
+        return self._come(webhook, (after, None))
+
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any]:
+        """See Store.failing."""
+        return self._come(webhook, (after, at))
+
+    def _come(self, webhook: Webhook, told: Reach) -> asyncio.Future[Any]:
         group = self._group()
         key = _key(webhook)
-        group.cursors[key] = max(after, group.cursors.get(key, after))
+        group.cursors[key] = further(group.cursors.get(key), told)
         if group.noted is None:
             group.noted = asyncio.get_running_loop().create_future()
         return group.noted

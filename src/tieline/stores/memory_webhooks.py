@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tieline.stores.base import Record, Webhook
 from tieline.stores.pruning import TASKLESS_S, Tally
+from tieline.stores.reach import Reach, further
 
 __all__ = ["MemoryWebhooks"]
 
@@ -63,10 +64,18 @@ class MemoryWebhooks:
         return taken
 
     def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
-        kept = self._kept(webhook)
-        if kept is not None and after > kept.after:
-            self._webhooks[webhook.scope, webhook.task_id][webhook.id] = replace(kept, after=after)
+        self._come(webhook, (after, None))
         return None
+
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        self._come(webhook, (after, at))
+        return None
+
+    def _come(self, webhook: Webhook, told: Reach) -> None:
+        kept = self._kept(webhook)
+        if kept is not None:
+            after, failing = further((kept.after, kept.failing), told)
+            self._webhooks[webhook.scope, webhook.task_id][webhook.id] = replace(kept, after=after, failing=failing)
 
     def _kept(self, webhook: Webhook) -> Webhook | None:
         """A webhook as it is now; None when it was dropped or replaced."""
@@ -76,7 +85,8 @@ class MemoryWebhooks:
     async def give_up_webhook(self, webhook: Webhook, after: int, failed: int, at: int, reason: str) -> None:
         kept = self._kept(webhook)
         if kept is not None and kept.dead is None:
-            dead = replace(kept, after=max(after, kept.after), failed=failed, dead=at, reason=reason)
+            after, failing = further((kept.after, kept.failing), (after, None))
+            dead = replace(kept, after=after, failing=failing, failed=failed, dead=at, reason=reason)
             self._webhooks[webhook.scope, webhook.task_id][webhook.id] = dead
 
     async def dead_webhooks(self, scope_prefix: str, limit: int = 1000) -> Sequence[Webhook]:
@@ -93,7 +103,7 @@ class MemoryWebhooks:
         found = self._webhooks.get((scope, task_id), {})
         if id not in found or found[id].dead is None:
             return False
-        found[id] = replace(found[id], failed=0, dead=None, reason="")
+        found[id] = replace(found[id], failing=None, failed=0, dead=None, reason="")
         return True
 
     def _prune_webhooks(self, now: int, tally: Tally) -> None:

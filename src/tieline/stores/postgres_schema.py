@@ -75,6 +75,7 @@ CREATE TABLE {s}.webhooks(
     taskless boolean NOT NULL,
     finished boolean NOT NULL,
     owner text,
+    failing bigint,
     after bigint NOT NULL,
     mark bytea
 ) WITH (fillfactor = 70);
@@ -89,7 +90,7 @@ SCHEMA_VERSION: Final = len(MIGRATIONS)
 _COLUMNS = "scope, id, context, state, updated, version, snapshot, snapshot_version, owner"
 _ENDED = "('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED')"
 _AT_WORK = "('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING')"
-_WEBHOOK = "scope, task, id, config, version, after, created, owner, failed, dead, reason"
+_WEBHOOK = "scope, task, id, config, version, after, created, owner, failing, failed, dead, reason"
 _OUTCOME_BYTES = 120  # what an outcome takes beside the reply
 
 
@@ -251,22 +252,26 @@ FROM (
 WITH t AS (SELECT state, version FROM {s}.tasks WHERE key = %(task_key)b FOR KEY SHARE)
 INSERT INTO {s}.webhooks(key, task_key, {_WEBHOOK}, taskless, finished)
 SELECT %(key)b, %(task_key)b, %(scope)b, %(task)b, %(id)b, %(config)b, %(version)b, %(after)b::int8, %(created)b::int8,
-       %(owner)b, %(failed)b::int8, %(dead)b::int8, %(reason)b,
+       %(owner)b, %(failing)b::int8, %(failed)b::int8, %(dead)b::int8, %(reason)b,
        NOT EXISTS (SELECT 1 FROM t), EXISTS (SELECT 1 FROM t WHERE {ended} %(after)b::int8)
 ON CONFLICT (key) DO UPDATE SET
     config = excluded.config, version = excluded.version, after = excluded.after, created = excluded.created,
-    owner = excluded.owner, failed = excluded.failed, dead = excluded.dead, reason = excluded.reason,
-    taskless = excluded.taskless, finished = excluded.finished, mark = NULL
+    owner = excluded.owner, failing = excluded.failing, failed = excluded.failed, dead = excluded.dead,
+    reason = excluded.reason, taskless = excluded.taskless, finished = excluded.finished, mark = NULL
 """
         self.webhooks = f"SELECT {_WEBHOOK} FROM {s}.webhooks WHERE task_key = %b ORDER BY created, id"
         self.drop_webhook = f"DELETE FROM {s}.webhooks WHERE key = %b RETURNING 1"
         # How far some have come, and which of them are let go of.
         self.note = f"""
 UPDATE {s}.webhooks w SET
-    after = greatest(w.after, n.after), owner = CASE WHEN n.let_go AND w.owner = %b THEN NULL ELSE w.owner END,
+    after = greatest(w.after, n.after),
+    failing = CASE WHEN w.after < n.after THEN n.failing
+        WHEN w.after = n.after THEN coalesce(w.failing, n.failing) ELSE w.failing END,
+    owner = CASE WHEN n.let_go AND w.owner = %b THEN NULL ELSE w.owner END,
     finished = w.finished
         OR EXISTS (SELECT 1 FROM {s}.tasks t WHERE t.key = w.task_key AND {ended} greatest(w.after, n.after))
-FROM unnest(%b::bytea[], %b::int8[], %b::int8[], %b::bool[]) AS n(key, created, after, let_go)
+FROM unnest(%b::bytea[], %b::int8[], %b::int8[], %b::int8[], %b::bool[])
+    AS n(key, created, after, failing, let_go)
 WHERE w.key = n.key AND w.created = n.created
 """
         # An owner is looked at (`seen`) with the replicas of the same moment: one that has changed since is another's.
@@ -290,7 +295,8 @@ UPDATE {s}.webhooks SET owner = %(me)b, mark = %(mark)b WHERE key IN (
             " WHERE dead IS NULL AND NOT finished AND owner = %(me)b AND mark = %(mark)b"
         )
         self.give_up_webhook = (
-            f"UPDATE {s}.webhooks SET after = greatest(after, %(after)b::int8), failed = %(failed)b::int8,"
+            f"UPDATE {s}.webhooks SET after = greatest(after, %(after)b::int8),"
+            " failing = CASE WHEN after < %(after)b::int8 THEN NULL ELSE failing END, failed = %(failed)b::int8,"
             " dead = %(at)b::int8, reason = %(reason)b, owner = NULL"
             " WHERE key = %(key)b AND created = %(created)b::int8 AND dead IS NULL"
             " AND (owner IS NULL OR owner = %(me)b)"
@@ -300,7 +306,7 @@ UPDATE {s}.webhooks SET owner = %(me)b, mark = %(mark)b WHERE key IN (
             " ORDER BY dead DESC LIMIT %b"
         )
         self.revive_webhook = (
-            f"UPDATE {s}.webhooks SET dead = NULL, failed = 0, reason = '', owner = NULL"
+            f"UPDATE {s}.webhooks SET dead = NULL, failing = NULL, failed = 0, reason = '', owner = NULL"
             " WHERE key = %b AND dead IS NOT NULL RETURNING 1"
         )
         self.is_alive = f"SELECT 1 FROM {s}.webhooks WHERE key = %b AND dead IS NULL"

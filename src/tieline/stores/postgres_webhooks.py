@@ -41,6 +41,7 @@ class PostgresWebhooks:
             "after": webhook.after,
             "created": webhook.created,
             "owner": self.replica if webhook.owner == self.replica else None,
+            "failing": webhook.failing,
             "failed": webhook.failed,
             "dead": webhook.dead,
             "reason": packed(webhook.reason),
@@ -105,6 +106,9 @@ class PostgresWebhooks:
     def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
         return self._writer.delivered(webhook, after)
 
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        return self._writer.failing(webhook, after, at)
+
     def release_webhook(self, webhook: Webhook) -> None:
         """See SharedStore."""
         self._writer.release_webhook(webhook)
@@ -151,10 +155,11 @@ def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[Webhook]:
 
 
 def _webhook(row: tuple[Any, ...]) -> Webhook:
-    scope, task, id_, config, version, after, created, owner, failed, dead, reason = row
+    scope, task, id_, config, version, after, created, owner, failing, failed, dead, reason = row
     return Webhook(
         *(unpacked(scope), unpacked(task), unpacked(id_), config, version, after, created),
         owner=owner or "",
+        failing=failing,
         failed=failed,
         dead=dead,
         reason=unpacked(reason),

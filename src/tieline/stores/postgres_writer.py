@@ -12,6 +12,7 @@ from tieline.stores.bytekeys import digest, packed, unpacked
 from tieline.stores.group import Group, GroupWriter, Key
 from tieline.stores.postgres_link import Connection, Link, fetch, limited, quietly_closed
 from tieline.stores.postgres_schema import Statements
+from tieline.stores.reach import NOWHERE
 
 __all__ = ["PostgresWriter"]
 
@@ -69,6 +70,7 @@ class PostgresWriter(GroupWriter):
     async def _note(self, connection: Connection, group: Group) -> None:
         """Write how far webhooks have come, and which of them are let go of."""
         keys = sorted({*group.cursors, *group.let_go})
+        come = [group.cursors.get(key, NOWHERE) for key in keys]
         await fetch(
             connection,
             self._sql.note,
@@ -76,7 +78,8 @@ class PostgresWriter(GroupWriter):
                 self.replica,
                 [digest(packed(scope), packed(task_id), packed(id_)) for scope, task_id, id_, _ in keys],
                 [Int8(created) for _, _, _, created in keys],
-                [Int8(group.cursors.get(key, 0)) for key in keys],
+                [Int8(after) for after, _ in come],
+                [None if failing is None else Int8(failing) for _, failing in come],
                 [key in group.let_go for key in keys],
             ),
         )

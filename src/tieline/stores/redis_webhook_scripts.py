@@ -4,7 +4,8 @@
     hw:OWNER  howners    who delivers what; those of a task that has ended and was delivered to its end are in none
     hd  ho               those that were given up, by when; those whose task was not there, by when they were made
 
-`dead` and `owner` of a hash are '' for none, `done` is '1' when its task has ended and was delivered to its end.
+`dead`, `owner` and `failing` of a hash are '' for none, `done` is '1' when its task has ended and was delivered to its
+end.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ end
 _VALUE: Final = """
 local function value(hook)
     return redis.call('HMGET', P .. 'h:' .. hook, 'scope', 'task', 'id', 'config', 'version', 'after', 'created',
-        'owner', 'failed', 'dead', 'reason')
+        'owner', 'failing', 'failed', 'dead', 'reason')
 end
 """
 
@@ -60,7 +61,8 @@ _SET: Final = """
 if emptied(ARGV[2]) then return EMPTIED end
 local hook, task, limit, owner = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local scope, task_id, id, config, version = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
-local after, created, failed, dead, reason, again = ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17] == '1'
+local after, created, failing, failed, dead = ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local reason, again = ARGV[17], ARGV[18] == '1'
 local key = P .. 'h:' .. hook
 local there = redis.call('HGET', key, 'created')
 if again and there == created then return 1 end
@@ -68,7 +70,8 @@ if redis.call('SCARD', P .. 'ht:' .. task) - (there and 1 or 0) >= limit then re
 if there then forget(hook, task) end
 local done = is_done(task, after) and '1' or ''
 redis.call('HSET', key, 'scope', scope, 'task', task_id, 'id', id, 'config', config, 'version', version,
-    'after', after, 'created', created, 'failed', failed, 'dead', dead, 'reason', reason, 'done', done, 'tk', task)
+    'after', after, 'created', created, 'failing', failing, 'failed', failed, 'dead', dead, 'reason', reason,
+    'done', done, 'tk', task)
 redis.call('SADD', P .. 'ht:' .. task, hook)
 redis.call('HINCRBY', N, 'webhooks', 1)
 if dead ~= '' then
@@ -149,14 +152,16 @@ return out
 # How far some have come, and which of them are let go of.
 _NOTE: Final = """
 local me = ARGV[2]
-for i = 3, #ARGV, 4 do
-    local hook, created, after, let_go = ARGV[i], ARGV[i+1], ARGV[i+2], ARGV[i+3] == '1'
+for i = 3, #ARGV, 5 do
+    local hook, created, after, failing, let_go = ARGV[i], ARGV[i+1], ARGV[i+2], ARGV[i+3], ARGV[i+4] == '1'
     local key = P .. 'h:' .. hook
-    local h = redis.call('HMGET', key, 'created', 'after', 'owner', 'dead', 'done', 'tk')
+    local h = redis.call('HMGET', key, 'created', 'after', 'owner', 'dead', 'done', 'tk', 'failing')
     if h[1] == created then
         if tonumber(after) > tonumber(h[2]) then
-            redis.call('HSET', key, 'after', after)
+            redis.call('HSET', key, 'after', after, 'failing', failing)
             h[2] = after
+        elseif after == h[2] and h[7] == '' and failing ~= '' then
+            redis.call('HSET', key, 'failing', failing)
         end
         if h[4] == '' and h[5] ~= '1' and is_done(h[6], h[2]) then
             redis.call('HSET', key, 'done', '1')
@@ -174,7 +179,7 @@ local hook, created, me, after, failed, at, reason = ARGV[2], ARGV[3], ARGV[4], 
 local key = P .. 'h:' .. hook
 local h = redis.call('HMGET', key, 'created', 'after', 'owner', 'dead')
 if h[1] ~= created or h[4] ~= '' or (h[3] ~= '' and h[3] ~= me) then return 0 end
-if tonumber(after) > tonumber(h[2]) then redis.call('HSET', key, 'after', after) end
+if tonumber(after) > tonumber(h[2]) then redis.call('HSET', key, 'after', after, 'failing', '') end
 redis.call('HSET', key, 'failed', failed, 'dead', at, 'reason', reason, 'owner', '')
 redis.call('SREM', P .. 'hw:' .. h[3], hook)
 redis.call('ZADD', P .. 'hd', at, hook)
@@ -201,7 +206,7 @@ local hook, again = ARGV[2], ARGV[3] == '1'
 local h = redis.call('HMGET', P .. 'h:' .. hook, 'dead', 'done')
 if not h[1] then return 0 end
 if h[1] == '' then return again and 1 or 0 end
-redis.call('HSET', P .. 'h:' .. hook, 'dead', '', 'failed', 0, 'reason', '')
+redis.call('HSET', P .. 'h:' .. hook, 'dead', '', 'failing', '', 'failed', 0, 'reason', '')
 redis.call('ZREM', P .. 'hd', hook)
 give(hook, '', '', h[2])
 return 1

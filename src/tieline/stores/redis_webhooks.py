@@ -28,8 +28,8 @@ class RedisWebhooks:
         kept = await self._link.run_marked(
             *("set_webhook", self._link.epoch, digest(scope, task, id_), digest(scope, task), limit),
             *(webhook.owner if webhook.owner == self.replica else "", scope, task, id_, webhook.config),
-            *(webhook.version, webhook.after, webhook.created, webhook.failed),
-            *("" if webhook.dead is None else webhook.dead, packed(webhook.reason)),
+            *(webhook.version, webhook.after, webhook.created, "" if webhook.failing is None else webhook.failing),
+            *(webhook.failed, "" if webhook.dead is None else webhook.dead, packed(webhook.reason)),
         )
         return bool(kept)
 
@@ -54,6 +54,9 @@ class RedisWebhooks:
 
     def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
         return self._writer.delivered(webhook, after)
+
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        return self._writer.failing(webhook, after, at)
 
     def release_webhook(self, webhook: Webhook) -> None:
         """See SharedStore."""
@@ -83,10 +86,11 @@ def _in_order(rows: Iterable[Sequence[bytes]]) -> list[Webhook]:
 
 
 def _webhook(row: Sequence[bytes]) -> Webhook:
-    scope, task, id_, config, version, after, created, owner, failed, dead, reason = row
+    scope, task, id_, config, version, after, created, owner, failing, failed, dead, reason = row
     return Webhook(
         *(unpacked(scope), unpacked(task), unpacked(id_), config, version.decode(), int(after), int(created)),
         owner=owner.decode(),
+        failing=int(failing) if failing else None,
         failed=int(failed),
         dead=int(dead) if dead else None,
         reason=unpacked(reason),

@@ -8,6 +8,7 @@ from typing import Any
 from tieline.stores.base import Append, Outcome, StoreError
 from tieline.stores.bytekeys import digest, packed, unpacked
 from tieline.stores.group import Group, GroupWriter, Key, WebhookKey
+from tieline.stores.reach import NOWHERE
 from tieline.stores.redis_link import Link
 
 __all__ = ["RedisWriter"]
@@ -73,8 +74,11 @@ class RedisWriter(GroupWriter):
 def _note(group: Group, key: WebhookKey) -> tuple[Any, ...]:
     """How far a webhook has come, and whether it is let go of, as the script takes it."""
     scope, task_id, id_, created = key
-    after = group.cursors.get(key, 0)
-    return digest(packed(scope), packed(task_id), packed(id_)), created, after, 1 if key in group.let_go else 0
+    after, failing = group.cursors.get(key, NOWHERE)
+    return (
+        *(digest(packed(scope), packed(task_id), packed(id_)), created, after, "" if failing is None else failing),
+        1 if key in group.let_go else 0,
+    )
 
 
 def _words(append: Append) -> tuple[Any, ...]:

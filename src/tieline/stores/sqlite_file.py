@@ -52,6 +52,7 @@ CREATE TABLE IF NOT EXISTS webhooks(
     version TEXT NOT NULL,
     after INTEGER NOT NULL,
     created INTEGER NOT NULL,
+    failing INTEGER,
     failed INTEGER NOT NULL,
     dead INTEGER,
     reason TEXT NOT NULL,

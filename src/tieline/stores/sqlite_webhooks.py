@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from tieline.stores.base import Webhook
 from tieline.stores.pruning import TASKLESS_S
+from tieline.stores.reach import Reach, further
 
 __all__ = ["DROP_OF_TASK", "SQLiteWebhooks"]
 
 DROP_OF_TASK: Final = "DELETE FROM webhooks WHERE (scope, task)=(SELECT scope, id FROM tasks WHERE number=?)"
 
-_COLUMNS = "scope, task, id, config, version, after, created, failed, dead, reason"
+_COLUMNS = "scope, task, id, config, version, after, created, failing, failed, dead, reason"
 _ONE = "scope=? AND task=? AND id=?"
 _I64 = (1 << 63) - 1
+_FURTHER = "failing=CASE WHEN after<?1 THEN ?2 ELSE coalesce(failing, ?2) END, after=?1"
 
 
 class SQLiteWebhooks(ABC):
@@ -26,7 +28,7 @@ class SQLiteWebhooks(ABC):
 
     def __init__(self) -> None:
         # How far each has come, by scope, task, id and `created`: what is not written yet.
-        self._cursors: dict[tuple[str, str, str, int], int] = {}
+        self._cursors: dict[tuple[str, str, str, int], Reach] = {}
 
     @abstractmethod
     def _commit(self) -> None:
@@ -53,9 +55,9 @@ class SQLiteWebhooks(ABC):
         taskless = not self._read("SELECT 1 FROM tasks WHERE scope=? AND id=?", key)
         values = (
             *(*key, webhook.id, webhook.config, webhook.version, webhook.after, webhook.created),
-            *(webhook.failed, webhook.dead, webhook.reason, taskless),
+            *(webhook.failing, webhook.failed, webhook.dead, webhook.reason, taskless),
         )
-        self._change(("INSERT OR REPLACE INTO webhooks VALUES(?,?,?,?,?,?,?,?,?,?,?)", [values]))
+        self._change(("INSERT OR REPLACE INTO webhooks VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", [values]))
         return True
 
     async def webhooks(self, scope: str, task_id: str) -> Sequence[Webhook]:
@@ -79,21 +81,30 @@ class SQLiteWebhooks(ABC):
         )
 
     def delivered(self, webhook: Webhook, after: int) -> asyncio.Future[Any] | None:
+        return self._come(webhook, (min(after, _I64), None))
+
+    def failing(self, webhook: Webhook, after: int, at: int) -> asyncio.Future[Any] | None:
+        return self._come(webhook, (min(after, _I64), at))
+
+    def _come(self, webhook: Webhook, told: Reach) -> asyncio.Future[Any]:
         key = webhook.scope, webhook.task_id, webhook.id, webhook.created
-        self._cursors[key] = max(self._cursors.get(key, 0), min(after, _I64))
+        self._cursors[key] = further(self._cursors.get(key), told)
         return self._answer()
 
     def _write_cursors(self, db: sqlite3.Connection) -> None:
-        rows = [(after, *key) for key, after in self._cursors.items()]
-        db.executemany(f"UPDATE webhooks SET after=max(after, ?) WHERE {_ONE} AND created=?", rows)
+        rows = [(*told, *key) for key, told in self._cursors.items()]
+        db.executemany(
+            f"UPDATE webhooks SET {_FURTHER} WHERE scope=?3 AND task=?4 AND id=?5 AND created=?6 AND after<=?1", rows
+        )
 
     async def give_up_webhook(self, webhook: Webhook, after: int, failed: int, at: int, reason: str) -> None:
         self._commit()
         key = webhook.scope, webhook.task_id, webhook.id, webhook.created
         self._change(
             (
-                "UPDATE webhooks SET after=max(after, ?), failed=?, dead=?, reason=?"
-                f" WHERE {_ONE} AND created=? AND dead IS NULL",
+                "UPDATE webhooks SET failing=CASE WHEN after<?1 THEN NULL ELSE failing END, after=max(after, ?1),"
+                " failed=?2, dead=?3, reason=?4"
+                " WHERE scope=?5 AND task=?6 AND id=?7 AND created=?8 AND dead IS NULL",
                 [(after, failed, at, reason, *key)],
             )
         )
@@ -106,7 +117,7 @@ class SQLiteWebhooks(ABC):
 
     async def revive_webhook(self, scope: str, task_id: str, id: str) -> bool:
         self._commit()
-        alive = f"UPDATE webhooks SET dead=NULL, failed=0, reason='' WHERE {_ONE} AND dead IS NOT NULL"
+        alive = f"UPDATE webhooks SET dead=NULL, failing=NULL, failed=0, reason='' WHERE {_ONE} AND dead IS NOT NULL"
         return self._change((alive, [(scope, task_id, id)])) > 0
 
     def _has_webhooks(self) -> bool:
@@ -137,5 +148,5 @@ class SQLiteWebhooks(ABC):
 
 
 def _webhook(row: tuple[Any, ...]) -> Webhook:
-    scope, task_id, id_, config, version, after, created, failed, dead, reason = row
-    return Webhook(scope, task_id, id_, config, version, after, created, "", failed, dead, reason)
+    scope, task_id, id_, config, version, after, created, failing, failed, dead, reason = row
+    return Webhook(scope, task_id, id_, config, version, after, created, "", failing, failed, dead, reason)
