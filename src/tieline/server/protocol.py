@@ -19,7 +19,24 @@ _INVALID: Final = "Invalid HTTP request received."
 
 
 class Connection(HttpToolsProtocol):
-    """One connection. `head_since`: the loop's time since which the head of a request is waited for."""
+    """One connection. `head_since`: the loop's time since which the head of a request is waited for; `body_since`: the
+    same for its body.
+    """
+
+    # uvicorn's own fill the thirty names that instances of a class share: a few more would cost each a dict of its own.
+    __slots__ = (
+        "_answered",
+        "_beside",
+        "_bytes",
+        "_had_body",
+        "_peer",
+        "_refusal",
+        "_tls",
+        "_upgrades",
+        "_weighs",
+        "body_since",
+        "head_since",
+    )
 
     head_bytes: ClassVar[int] = 64 * 1024  # the target of the request, names and values of its headers; its trailers
     head_count: ClassVar[int] = 256  # headers
@@ -28,17 +45,19 @@ class Connection(HttpToolsProtocol):
     body_bytes_per_s: ClassVar[int] = 1024
     linger_s: ClassVar[float] = 5.0  # that a caller may go on to send a body when it has had its answer
 
-    head_since: float | None = None
-    body_since: float | None = None  # the same for the body
-    _answered: float | None = None  # when the answer to the request whose body is coming was complete
-    _bytes = 0  # of the head, or the body, so far
-    _beside = 0  # bytes that have come behind the last piece of the body: its trailers, above all
-    _had_body = False  # whether what has come last had some of the body in it
-    _weighs = False  # whether the head that is coming may be too large
-    _upgrades = False  # whether the head that has come offers another protocol
-    _refusal = ""
-    _tls: Any = None  # what ASGI's extension for TLS says of the connection
-    _peer: tuple[str, int] | None = None
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.head_since: float | None = None
+        self.body_since: float | None = None
+        self._answered: float | None = None  # when the answer to the request whose body is coming was complete
+        self._bytes = 0  # of the head, or the body, so far
+        self._beside = 0  # bytes that have come behind the last piece of the body: its trailers, above all
+        self._had_body = False  # whether what has come last had some of the body in it
+        self._weighs = False  # whether the head that is coming may be too large
+        self._upgrades = False  # whether the head that has come offers another protocol
+        self._refusal = ""
+        self._tls: Any = None  # what ASGI's extension for TLS says of the connection
+        self._peer: tuple[str, int] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
