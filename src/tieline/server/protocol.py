@@ -29,6 +29,7 @@ class Connection(HttpToolsProtocol):
         "_beside",
         "_bytes",
         "_had_body",
+        "_now",
         "_peer",
         "_refusal",
         "_tls",
@@ -47,6 +48,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._now = 0.0  # the loop's time when data has come last
         self.head_since: float | None = None
         self.body_since: float | None = None
         self._answered: float | None = None  # when the answer to the request whose body is coming was complete
@@ -69,6 +71,7 @@ class Connection(HttpToolsProtocol):
             self._tls = {"client_cert_name": subject_of(certificate) if certificate else None}
 
     def data_received(self, data: bytes) -> None:
+        self._now = self.loop.time()
         self._weighs = self._bytes + len(data) > _SMALL
         self._had_body = False
         self._unset_keepalive_if_required()
@@ -112,7 +115,7 @@ class Connection(HttpToolsProtocol):
         if self._tls is not None:
             self.scope["extensions"] = {"tls": self._tls}
         self._bytes = 0
-        self.head_since = self.loop.time()
+        self.head_since = self._now
 
     def on_headers_complete(self) -> None:
         self._upgrades = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
@@ -131,7 +134,7 @@ class Connection(HttpToolsProtocol):
         self.headers = []  # trailers are no headers (RFC 9110 §6.5.1): those of the request are complete
         self._bytes = self._beside = 0
         self._answered = None
-        self.body_since = self.loop.time()
+        self.body_since = self._now
 
     def on_body(self, body: bytes) -> None:
         self._had_body = True
@@ -144,7 +147,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._answered = self.loop.time()
+        if self.body_since is not None:
+            self._answered = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
