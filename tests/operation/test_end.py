@@ -148,6 +148,33 @@ async def test_a_server_that_is_told_to_end_before_it_can_serve_does_so(tmp_path
         assert await process.wait() == 0
 
 
+BLOCKING = """
+import pathlib, time
+from tieline import Turn, agent
+
+@agent(name="Blocker", description="Blocks.")
+async def blocker(turn: Turn) -> str:
+    pathlib.Path(turn.text).touch()
+    time.sleep(120)
+    return "awake"
+"""
+
+
+@within(90)
+async def test_an_agent_that_blocks_the_process_does_not_keep_it_from_ending_and_is_shown(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--drain", "0s", source=BLOCKING) as here:
+        blocked = tmp_path / "blocked"
+        asking = asyncio.create_task(call(here.url, "SendMessage", sending(str(blocked))))
+        while not blocked.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        here.signal(signal.SIGTERM)
+        async with asyncio.timeout(40):
+            assert await here.ended() == 1
+        with pytest.raises(aiohttp.ClientError):
+            await asking
+        assert [line for line in here.lines if "worker.py" in line and "in blocker" in line]
+
+
 @within(60)
 async def test_without_a_port_of_its_own_readiness_is_told_beside_the_agents_to_the_end(tmp_path: Path) -> None:
     async with serving(tmp_path, "--drain-delay", "2s") as here, aiohttp.ClientSession() as session:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -39,6 +42,7 @@ __all__ = ["begin_to_listen", "bind", "http_url", "serve"]
 
 _BACKLOG = 2048  # connections that wait to be taken
 _FORCED_S = 0.5
+_STUCK_S = 10.0  # behind the drain: what ends by itself has ended by then
 _KEEP_ALIVE_S = 75  # longer than clients' pools keep a connection, or a request now and then meets a closing one
 
 
@@ -90,7 +94,8 @@ def serve(
         on_grpc: Called with HOST:PORT of gRPC, before `on_ready`.
         on_drain: Called with the number of agents at work when the drain begins.
         leave_s: End the process this long behind the shutdown, though an agent that ignores its cancellation, or a
-            thread of one, still holds on to it; None waits for them.
+            thread of one, still holds on to it; and ten seconds behind the drain, though one keeps the event loop from
+            going on: then stderr shows where, and the exit code is 1. None waits for them.
         listening: A socket that is bound already, which other processes may listen on, too, and so on `grpc_port`.
         auth: Who may call; None is everybody who reaches it.
         rates: How much each caller may ask for.
@@ -299,6 +304,13 @@ class _Server(WatchedServer):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end; though an agent keeps the event loop from going on, the process ends, and shows where it is."""
+        if not self.should_exit and self._leave_s is not None and sys.__stderr__ is not None:
+            stuck_s = self._drain_delay_s + self._app.drain_s + _STUCK_S
+            faulthandler.dump_traceback_later(stuck_s, exit=True, file=sys.__stderr__)
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
