@@ -15,6 +15,21 @@ from typing import Any
 
 import dotenv  # noqa: F401 - the command imports it late
 
+import tieline.cli.auth
+import tieline.cli.card
+import tieline.cli.carrying
+import tieline.cli.completion
+import tieline.cli.config
+import tieline.cli.download
+import tieline.cli.push
+import tieline.cli.send
+import tieline.cli.serve
+import tieline.cli.signing
+import tieline.cli.store
+import tieline.signing_keys
+import tieline.stores.postgres
+import tieline.stores.redis
+import tieline.stores.sqlite  # noqa: F401 - commands, stores and what signs are imported when they are used
 from tieline.cli.main import main
 
 
