@@ -11,6 +11,7 @@ from urllib.parse import quote
 from tieline.types import AuthenticationInfo, TaskPushNotificationConfig
 
 __all__ = [
+    "HEADER_VALUE",
     "NOTIFICATION_TOKEN",
     "SIGNATURE",
     "authorization",
@@ -27,7 +28,9 @@ SIGNATURE: Final = "X-A2A-Signature"
 
 _CREDENTIALS_CHARACTERS: Final = 4096
 _SCHEME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}\Z")
-_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
+HEADER_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
+"""What a header of a notification may hold: visible ASCII, and spaces between."""
+
 _SPELT: Final = {"bearer": "Bearer", "basic": "Basic", "digest": "Digest"}
 
 
@@ -49,7 +52,7 @@ def _check(field: str, value: str | None) -> None:
         return
     if len(value) > _CREDENTIALS_CHARACTERS:
         raise ValueError(f"{field} has to be at most {_CREDENTIALS_CHARACTERS} characters long")
-    if not _VALUE.match(value):
+    if not HEADER_VALUE.match(value):
         raise ValueError(f"{field} has to be of visible ASCII characters, without spaces at its ends and line breaks")
 
 

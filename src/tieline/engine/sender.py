@@ -21,6 +21,7 @@ from tieline import __version__
 from tieline.engine.addresses import Address
 from tieline.engine.guard import Guard, Target
 from tieline.engine.names import Names, NoAddress, Resolve
+from tieline.engine.notification import HEADER_VALUE
 from tieline.engine.posting import Ended, NotHttp, PostConnection, connect
 
 __all__ = ["Sender", "Sent"]
@@ -33,7 +34,6 @@ _RESOLVED_S: Final = 5.0  # how long an answer of DNS is taken for true
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 _LONGEST_WAIT_S: Final = 86_400.0
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
-_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -276,7 +276,7 @@ def _bad_header(headers: Mapping[str, str]) -> str | None:
     for name, value in headers.items():
         if not _NAME.match(name):
             return "A header has a name with a character in it that names of headers cannot have."
-        if not _VALUE.match(value):
+        if not HEADER_VALUE.match(value):
             return f"The header {name} has to be of visible ASCII characters, without line breaks."
     return None
 
